@@ -1,0 +1,1 @@
+"""One file per kind of change: how it becomes stages."""

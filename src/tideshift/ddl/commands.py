@@ -1,0 +1,171 @@
+"""What a client may ask of jobs: plan, submit, look, pause, resume, cancel, alter.
+
+A command is one transaction: read the row, decide by the machine and the point of no return, write with the row's `rev`.
+It answers per job: applied, already so, or refused because of a named rule; an acknowledged one has exactly one outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tideshift import errors
+from tideshift.config import PARAMETERS, parse_parameters
+from tideshift.ddl import points, tables, view
+from tideshift.ddl.change import Change
+from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.job import Job
+from tideshift.ddl.machine import JobState
+from tideshift.ddl.permission import why_not
+from tideshift.ddl.plan import Proposal, propose, read_change
+from tideshift.dxf.commands import TRIES, Answer, Verdict, settled
+from tideshift.store import events
+from tideshift.store.database import Database, Transaction
+
+__all__ = ["Ddl"]
+
+_J = JobState
+_ALREADY = {
+    "pause": (_J.PAUSING, _J.PAUSED),
+    "resume": (_J.QUEUEING, _J.RUNNING),
+    "cancel": (_J.CANCELLING, _J.ROLLINGBACK, _J.ROLLBACK_DONE, _J.CANCELLED),
+}
+_SUPERSEDES = {"cancel": ("pause", "resume", "alter"), "pause": ("resume",), "resume": ()}
+
+
+class Ddl:
+    """The commands on jobs of one database."""
+
+    def __init__(self, database: Database, dialect: Dialect, *, actor: str = "api") -> None:
+        self.database = database
+        self.dialect = dialect
+        self.actor = actor
+
+    def plan(self, statement: str | Change) -> Proposal:
+        """Work out what a change would do; writes nothing and needs no system tables.
+
+        Raises `BadStatement`, `NotFound`, or `PlanRefused` with every reason.
+        """
+        change = read_change(statement)
+        with self.database.transaction(write=False) as tx:
+            return propose(tx, self.dialect, change)
+
+    def submit(
+        self, statement: str | Change, *, parameters: Mapping[str, Any] | None = None, keep_old_seconds: float | None = None
+    ) -> Job:
+        """Submit a change as a durable job; it is planned first, and refused before anything is written.
+
+        `keep_old_seconds` is how long the replaced table stays (None: the dialect's default).
+        """
+        wished = parse_parameters(parameters or {})
+        change = read_change(statement)
+        proposal = self.plan(change)
+        keep = self.dialect.capabilities.keep_old_seconds if keep_old_seconds is None else keep_old_seconds
+        if keep < 0:
+            raise errors.InvalidParameter("keep_old: a duration cannot be negative")
+        query = statement if isinstance(statement, str) else repr(change)
+        table = proposal.plan.reshaping.table
+
+        def insert(tx: Transaction) -> Job:
+            now = tx.now_ms()
+            values = {name: {"value": wished.get(name, PARAMETERS[name].default), "since": now} for name in PARAMETERS}
+            return tables.insert_job(
+                tx, actor=self.actor, type=change.kind, schema_name=table.schema, table_name=table.name,
+                objects=[{"name": str(table).lower(), "mode": "exclusive"}], query=query, change=change.as_record(),
+                plan=proposal.plan.as_record(), plan_version=proposal.plan.version, strategy=str(proposal.plan.strategy),
+                parameters=values, keep_old_seconds=keep, warnings=list(proposal.warnings), row_total=proposal.rows,
+                row_total_exact=proposal.rows_exact,
+            )  # fmt: skip
+
+        job = self.database.run(insert)
+        if points.AFTER_SUBMIT.on:
+            points.AFTER_SUBMIT.fire(job=job.id)
+        return job
+
+    def job(self, job_id: int) -> Job:
+        """Read a job, live or finished; raise `NotFound`."""
+        return self.database.run(lambda tx: tables.job_by_id(tx, job_id), write=False)
+
+    def show(self, job_id: int) -> dict[str, Any]:
+        """Return a job as front ends show it."""
+        return self.database.run(lambda tx: view.job_view(tx, self.dialect, tables.job_by_id(tx, job_id)), write=False)
+
+    def list(self, *, finished: int = 10, before: int | None = None) -> tuple[list[dict[str, Any]], int | None]:
+        """Return all live and some finished jobs as front ends show them, newest first, and where the next page begins."""
+
+        def read(tx: Transaction) -> tuple[list[dict[str, Any]], int | None]:
+            live = [] if before is not None else sorted(tables.live_jobs(tx), key=lambda job: -job.id)
+            recent = tables.recent_jobs(tx, limit=finished + 1, before=before)
+            more = recent[finished - 1].id if finished and len(recent) > finished else None
+            return [view.job_view(tx, self.dialect, job) for job in [*live, *recent[:finished]]], more
+
+        return self.database.run(read, write=False)
+
+    def pause(self, *job_ids: int) -> list[Answer]:
+        """Ask these jobs to pause."""
+        return [self._ask(job_id, lambda tx, seen: self._command(tx, seen, "pause")) for job_id in job_ids]
+
+    def resume(self, *job_ids: int) -> list[Answer]:
+        """Ask these jobs to go on."""
+        return [self._ask(job_id, lambda tx, seen: self._command(tx, seen, "resume")) for job_id in job_ids]
+
+    def cancel(self, *job_ids: int) -> list[Answer]:
+        """Ask these jobs to end and to undo what they made."""
+        return [self._ask(job_id, lambda tx, seen: self._command(tx, seen, "cancel")) for job_id in job_ids]
+
+    def alter(self, job_id: int, parameters: Mapping[str, Any], *, if_rev: int | None = None) -> Answer:
+        """Wish other parameters for a job; the running subtask takes them over within a second."""
+        wished = parse_parameters(parameters)
+        if not wished:
+            raise errors.InvalidParameter("nothing to set", hint="Name at least one parameter: " + ", ".join(PARAMETERS))
+        return self._ask(job_id, lambda tx, seen: self._alter(tx, seen, wished, if_rev=if_rev))
+
+    def _command(self, tx: Transaction, seen: Job, command: str) -> Answer:
+        if seen.state in _ALREADY[command]:
+            return Answer(id=seen.id, verdict=Verdict.ALREADY, reason=f"the job is {seen.state}", state=seen.state, rev=seen.rev)
+        reason = why_not(seen, command)
+        if reason is not None:
+            return Answer(id=seen.id, verdict=Verdict.REFUSED, reason=reason, state=seen.state, rev=seen.rev)
+        if points.AFTER_COMMAND_READ.on:
+            points.AFTER_COMMAND_READ.fire(job=seen.id, command=command)
+        request_id = events.request(tx, actor=self.actor, command=command, job_id=seen.id)
+        moved = tables.move_job(tx, seen, command, actor=self.actor, request_id=request_id)
+        for request in events.open_requests(tx, job_id=seen.id):
+            if request.command in _SUPERSEDES[command]:
+                events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason=f"by {command}, request {request_id}")
+        reason = f"the job is {moved.state}"
+        return Answer(id=seen.id, verdict=Verdict.APPLIED, reason=reason, state=moved.state, request_id=request_id, rev=moved.rev)
+
+    def _alter(self, tx: Transaction, seen: Job, wished: dict[str, Any], *, if_rev: int | None) -> Answer:
+        reason = why_not(seen, "alter")
+        if reason is None and if_rev is not None and seen.rev != if_rev:
+            reason = f"the job is at rev {seen.rev}, not {if_rev}"
+        if reason is not None:
+            return Answer(id=seen.id, verdict=Verdict.REFUSED, reason=reason, state=seen.state, rev=seen.rev)
+        if points.AFTER_COMMAND_READ.on:
+            points.AFTER_COMMAND_READ.fire(job=seen.id, command="alter")
+        request_id = events.request(tx, actor=self.actor, command="alter", job_id=seen.id, detail={"wished": wished})
+        now = tx.now_ms()
+        parameters = {**seen.parameters, **{name: {"value": value, "since": now} for name, value in wished.items()}}
+        before = {name: seen.parameters[name]["value"] for name in wished}
+        moved = tables.move_job(
+            tx, seen, "alter", actor=self.actor, request_id=request_id, parameters=parameters, detail={"before": before, "after": wished}
+        )
+        for request in events.open_requests(tx, job_id=seen.id, commands=("alter",)):
+            if request.request_id != request_id and set(request.detail["wished"]) <= set(wished):
+                events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason=f"by set, request {request_id}")
+        if seen.started_at is None:
+            events.conclude(tx, request_id, events.Outcome.APPLIED)
+        return Answer(id=seen.id, verdict=Verdict.APPLIED, reason="recorded", state=moved.state, request_id=request_id, rev=moved.rev)
+
+    def _ask(self, job_id: int, command: Callable[[Transaction, Job], Answer]) -> Answer:
+        def attempt() -> Answer:
+            with self.database.transaction() as tx:
+                return command(tx, tables.job_by_id(tx, job_id))
+
+        try:
+            return settled(attempt)
+        except errors.NotFound as error:
+            return Answer(id=job_id, verdict=Verdict.NOT_FOUND, reason=error.message)
+        except errors.StateChanged as error:
+            return Answer(id=job_id, verdict=Verdict.REFUSED, reason=f"{error.message}; asked {TRIES} times")

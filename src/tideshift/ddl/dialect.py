@@ -1,0 +1,272 @@
+"""What the DDL engine asks of a database: outcomes, never names.
+
+A dialect works out once, at plan time, how a table is to be reshaped (`Shadow.design`); everything after that takes the
+job's `Reorg` (that design plus the job's id) and one open transaction. The dialect never commits, never writes a system
+table, and keeps no state of its own between calls, so that any node can go on where another one died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tideshift.ddl.change import Change, SetColumnType, TableName
+from tideshift.store.database import Database, Session, Transaction
+from tideshift.store.keys import Bound, KeyOrder, KeyRange
+
+__all__ = [
+    "AppliedBatch",
+    "ArtifactName",
+    "Capabilities",
+    "Catalog",
+    "ChunkResult",
+    "Comparison",
+    "DoctorFinding",
+    "Dialect",
+    "Load",
+    "LoadSignal",
+    "Reorg",
+    "Reshaping",
+    "Shadow",
+    "SqlStep",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What this database can do for a schema change; the docs print the matrix from these."""
+
+    concurrent_writers: bool
+    transactional_swap: bool
+    """Whether the swap of a shadow table and the job's own move commit together."""
+    chunk_target_seconds: float
+    """How long one chunk should hold its locks."""
+    keep_old_seconds: float
+    """How long a replaced table is kept when nobody says otherwise."""
+    indexes_with_shadow: bool
+    """Whether secondary indexes stand on the empty shadow instead of being built after the copy."""
+
+
+@dataclass(frozen=True)
+class SqlStep:
+    """One thing that will be executed, for a person to read: phase, exact SQL, the lock, and how long it is held."""
+
+    phase: str
+    sql: str
+    lock: str
+    hold: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reshaping:
+    """How a table gets its new shape by a shadow table, as the dialect worked it out from the catalogue."""
+
+    table: TableName
+    key_columns: tuple[str, ...]
+    """The chunk key, as shown to a person (`rowid` where the table has no better one)."""
+    may_refuse_rows: bool
+    """Whether a row can exist that the new shape refuses; if not, nothing needs to be checked beforehand."""
+    sql_steps: tuple[SqlStep, ...]
+    warnings: tuple[str, ...] = ()
+    detail: dict[str, Any] = field(default_factory=dict)
+    """The dialect's own record (JSON): texts, column lists, the fingerprint of rows and shape."""
+
+    def as_record(self) -> dict[str, Any]:
+        """Give the form stored in the job row; the SQL steps are for reading and are left out."""
+        return {
+            "table": {"schema": self.table.schema, "name": self.table.name},
+            "key_columns": list(self.key_columns),
+            "may_refuse_rows": self.may_refuse_rows,
+            "warnings": list(self.warnings),
+            "detail": self.detail,
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Reshaping:
+        """Read the stored form."""
+        return cls(
+            table=TableName(**record["table"]),
+            key_columns=tuple(record["key_columns"]),
+            may_refuse_rows=record["may_refuse_rows"],
+            sql_steps=(),
+            warnings=tuple(record["warnings"]),
+            detail=record["detail"],
+        )
+
+
+@dataclass(frozen=True)
+class Reorg:
+    """One job's reshaping: the id gives the names of everything that is made for it."""
+
+    job_id: int
+    reshaping: Reshaping
+
+
+@dataclass(frozen=True)
+class ArtifactName:
+    """Something that a job makes: `kind` (shadow, log, trigger, index, old table, canary) and its bare name."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkResult:
+    """What one chunk did: rows, their approximate size, and the last key (None when the range held no more rows)."""
+
+    rows: int
+    size_bytes: int
+    last: Bound | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppliedBatch:
+    """What one catch-up batch consumed: log rows, and the distinct keys that were applied."""
+
+    log_rows: int
+    keys: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What comparing one range found: rows compared, keys left out because the log names them, keys that differ."""
+
+    rows: int
+    excluded: int
+    differing: tuple[Bound, ...]
+    last: Bound | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadSignal:
+    """One measure of outside load: its name, present value, and the limit that would slow a job (None: none)."""
+
+    name: str
+    value: float
+    limit: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorFinding:
+    """One thing worth a person's attention: a stable code, what is so, and what to do."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class Catalog(Protocol):
+    """What is in the database, as its own catalogue tells."""
+
+    def row_estimate(self, tx: Transaction, table: TableName) -> tuple[int, bool]:
+        """Return the number of rows and whether it is exact; fast whatever the table's size."""
+        ...
+
+    def objects(self, tx: Transaction) -> set[tuple[str, str]]:
+        """Return (type, name) of everything in the user's schema whose name is in our namespace but no system table."""
+        ...
+
+    def findings(self, database: Database) -> list[DoctorFinding]:
+        """Return what about this database or its library is worth a warning."""
+        ...
+
+
+class Shadow(Protocol):
+    """The shadow table's whole life. Each verb runs inside the transaction it is given, and only there."""
+
+    def design(self, tx: Transaction, change: Change) -> Reshaping:
+        """Work out the reshaping, or raise `NotFound` or `PlanRefused` with every reason; makes nothing."""
+        ...
+
+    def artifacts(self, reorg: Reorg) -> list[ArtifactName]:
+        """Name everything that `install` will make, in the order of making."""
+        ...
+
+    def key_order(self, reorg: Reorg) -> KeyOrder:
+        """Return the order of the source's chunk key."""
+        ...
+
+    def check_rows(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> ChunkResult:
+        """Try the rows of the range on the new shape without making anything in the user's database.
+
+        Raises `ValueRefused` with the key of a row that does not fit.
+        """
+        ...
+
+    def install(self, tx: Transaction, reorg: Reorg) -> None:
+        """Make the shadow, its indexes, the key log and the capture triggers, and see in the catalogue that they are in force.
+
+        Raises `SchemaChanged` when the table is no longer the one that was planned for.
+        """
+        ...
+
+    def check(self, tx: Transaction, reorg: Reorg) -> None:
+        """Assert, cheaply, that source, shadow, log and triggers are the recorded ones; raise `SchemaChanged` if not."""
+        ...
+
+    def copy_chunk(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> ChunkResult:
+        """Copy the first `rows_max` rows of the range into the shadow; doing it twice is the same as once.
+
+        Raises `ValueRefused` with the key of a row that the new shape refuses.
+        """
+        ...
+
+    def backlog(self, tx: Transaction, reorg: Reorg) -> int:
+        """Return how many log rows wait."""
+        ...
+
+    def apply_batch(self, tx: Transaction, reorg: Reorg, *, rows_max: int) -> AppliedBatch:
+        """Apply the oldest log rows by re-reading the source's current rows, and remove them from the log.
+
+        May widen the batch, at most to the whole log, when a unique value moved between rows. Raises `ValueRefused`.
+        """
+        ...
+
+    def compare_chunk(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> Comparison:
+        """Compare source and shadow in the transaction's snapshot, both ways, leaving out keys in the log."""
+        ...
+
+    def request_repair(self, tx: Transaction, reorg: Reorg, keys: tuple[Bound, ...]) -> None:
+        """Write these keys into the log, so that catch-up repairs them."""
+        ...
+
+    def swap(self, tx: Transaction, reorg: Reorg) -> None:
+        """Let the new shape take the table's place, with everything attached kept; remove capture.
+
+        Asserts that the log is empty and that `check` holds. Afterwards the artifact `shadow` holds the old rows.
+        Raises `SchemaChanged`.
+        """
+        ...
+
+    def inspect_swapped(self, session: Session, reorg: Reorg) -> None:
+        """See with a connection that did not swap that the catalogue is what was planned and references hold; raise `SchemaChanged`."""
+        ...
+
+    def empty_chunk(self, tx: Transaction, artifact: ArtifactName, *, rows_max: int) -> int:
+        """Delete up to `rows_max` rows of a table of ours; return how many went (0: it is empty or gone)."""
+        ...
+
+    def drop(self, tx: Transaction, artifact: ArtifactName) -> None:
+        """Drop one artifact; one that is already gone is fine."""
+        ...
+
+
+class Load(Protocol):
+    """How busy the database is."""
+
+    def signals(self, database: Database) -> list[LoadSignal]:
+        """Measure now."""
+        ...
+
+
+class Dialect(Protocol):
+    """One kind of database, as the DDL engine needs it."""
+
+    capabilities: Capabilities
+    catalog: Catalog
+    shadow: Shadow
+    load: Load
+
+    def refusals(self, change: SetColumnType) -> list[str]:
+        """Return the reasons why this kind of change is not offered on this database at all (empty: it is)."""
+        ...

@@ -1,0 +1,154 @@
+"""A job as it is read from its row, and a plan as it is stored with it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from tideshift.ddl.change import Change, change_from_record
+from tideshift.ddl.dialect import Reorg, Reshaping
+from tideshift.ddl.machine import JobState, SchemaState
+
+__all__ = ["PLAN_VERSION", "Artifact", "Job", "Plan", "Stage", "StageKind", "Strategy"]
+
+PLAN_VERSION = 1
+"""A node runs only plans of versions it knows."""
+
+
+class Strategy(StrEnum):
+    """How a change is carried out."""
+
+    INSTANT = "instant"
+    DIRECT = "direct"
+    NATIVE_ONLINE = "native_online"
+    IN_PLACE_COLUMN = "in_place_column"
+    SHADOW_TABLE = "shadow_table"
+
+
+class StageKind(StrEnum):
+    """A short stage is one move on the owner; a long one submits a task and waits; a last one follows the swap."""
+
+    SHORT = "short"
+    LONG = "long"
+    LAST = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One entry of a plan: what is done, the schema state while it is done, and how it may be interrupted."""
+
+    name: str
+    kind: StageKind
+    schema_state: SchemaState
+    chunked: bool
+    """Chunked: pause, cancel and modify take effect within a second. Atomic: they end the statement, or wait for it."""
+    revertible: bool
+    """Whether the job can be undone while this stage is current."""
+    task_type: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The stages of a job in order, with the dialect's reshaping."""
+
+    version: int
+    strategy: Strategy
+    stages: tuple[Stage, ...]
+    reshaping: Reshaping
+
+    def as_record(self) -> dict[str, Any]:
+        """Give the stored form."""
+        return {
+            "version": self.version,
+            "strategy": str(self.strategy),
+            "stages": [asdict(stage) for stage in self.stages],
+            "reshaping": self.reshaping.as_record(),
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Plan:
+        """Read the stored form."""
+        stages = tuple(
+            Stage(**{**stage, "kind": StageKind(stage["kind"]), "schema_state": SchemaState(stage["schema_state"])})
+            for stage in record["stages"]
+        )
+        return cls(
+            version=record["version"],
+            strategy=Strategy(record["strategy"]),
+            stages=stages,
+            reshaping=Reshaping.from_record(record["reshaping"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One DDL request; `rev` is what every write compares."""
+
+    id: int
+    rev: int
+    type: str
+    schema_name: str | None
+    table_name: str
+    objects: list[dict[str, str]]
+    query: str
+    change: dict[str, Any]
+    state: JobState
+    schema_state: SchemaState
+    stage: int
+    plan: dict[str, Any]
+    plan_version: int
+    strategy: str
+    revertible: bool
+    parameters: dict[str, dict[str, Any]]
+    keep_old_seconds: float
+    requested_by: str
+    paused_by: str | None
+    pause_reason: str | None
+    error: dict[str, Any] | None
+    err_count: int
+    next_try_at: int | None
+    warnings: list[str]
+    row_total: int
+    row_total_exact: bool
+    created_at: int
+    started_at: int | None
+    updated_at: int
+    finished_at: int | None
+
+    @property
+    def current_plan(self) -> Plan:
+        """Return the plan."""
+        return Plan.from_record(self.plan)
+
+    @property
+    def reorg(self) -> Reorg:
+        """Return what the dialect works on."""
+        return Reorg(self.id, Reshaping.from_record(self.plan["reshaping"]))
+
+    @property
+    def the_change(self) -> Change:
+        """Return the parsed change."""
+        return change_from_record(self.change)
+
+    def task_key(self, stage: Stage) -> str:
+        """Return the key of a long stage's task."""
+        return f"ddl/{self.id}/{stage.name}"
+
+    def wished(self) -> dict[str, Any]:
+        """Return the wished parameter values by name."""
+        return {name: entry["value"] for name, entry in self.parameters.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """Something that a job made, recorded before it was made."""
+
+    job_id: int
+    ordinal: int
+    kind: str
+    name: str
+    created_at: int
+    drop_after: int | None
+    dropped_at: int | None

@@ -1,0 +1,110 @@
+"""The task type `reorg`: copy, catch up, verify; copy and verify have one subtask per key range, catch-up has one.
+
+The task's meta holds the job's id, its reshaping and the parameters; a subtask's meta holds its range.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tideshift.ddl.dialect import Dialect, Reorg, Reshaping
+from tideshift.ddl.reorg.catch_up import CatchUpWork
+from tideshift.ddl.reorg.check_rows import CheckRowsWork
+from tideshift.ddl.reorg.copy import CopyWork
+from tideshift.ddl.reorg.verify import VerifyWork
+from tideshift.dxf.parameters import apply_to_parameters
+from tideshift.dxf.task import DONE, INIT, Subtask, Task
+from tideshift.dxf.tasktype import Work
+from tideshift.store.database import Transaction
+from tideshift.store.keys import KeyRange
+
+__all__ = ["CheckRowsType", "ReorgType", "reorg_of"]
+
+COPY, CATCH_UP, VERIFY = 1, 2, 3
+PARTS = 8
+"""How many ranges a table is cut into: enough for several nodes and for a picture of the progress."""
+
+
+def reorg_of(task: Task) -> Reorg:
+    """Read what the dialect works on from a task's meta."""
+    return Reorg(task.meta["job_id"], Reshaping.from_record(task.meta["reshaping"]))
+
+
+def _ranges(tx: Transaction, dialect: Dialect, reorg: Reorg) -> list[dict[str, Any]]:
+    """Cut the table at this moment into ranges; rows that come later are in the log."""
+    order = dialect.shadow.key_order(reorg)
+    ends = order.first_and_last(tx)
+    if ends is None:
+        return []
+    ranges = order.split(tx, KeyRange(None, ends[1]), parts=PARTS)
+    return [{"range": key_range.as_record()} for key_range in ranges]
+
+
+class ReorgType:
+    """Fills the shadow table until it equals the source but for what the log names."""
+
+    name = "ddl.reorg"
+    steps = (COPY, CATCH_UP, VERIFY)
+    names = {COPY: "copy", CATCH_UP: "catch up", VERIFY: "verify"}
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    def next_step(self, task: Task) -> int:
+        """Return copy, catch up, verify, in this order."""
+        return {INIT: COPY, COPY: CATCH_UP, CATCH_UP: VERIFY, VERIFY: DONE}[task.step]
+
+    def step_name(self, step: int) -> str:
+        """Name a step for people."""
+        return self.names.get(step, "")
+
+    def plan(self, tx: Transaction, task: Task, step: int) -> list[dict[str, Any]]:
+        """Plan one subtask per key range, or the one that catches up."""
+        if step == CATCH_UP:
+            return [{"bucket": 0}]
+        return _ranges(tx, self.dialect, reorg_of(task))
+
+    def open(self, task: Task, subtask: Subtask) -> Work:
+        """Open the work of a subtask by its step."""
+        work = {COPY: CopyWork, CATCH_UP: CatchUpWork, VERIFY: VerifyWork}[subtask.step]
+        return work(self.dialect, reorg_of(task))
+
+    def modify(self, meta: dict[str, Any], modifications: list[dict[str, Any]]) -> dict[str, Any]:
+        """Take over batch size, write speed and lock share."""
+        return apply_to_parameters(meta, modifications)
+
+    def revert(self, tx: Transaction, task: Task) -> None:
+        """Do nothing: what was made is the job's, and the job undoes it by its artifacts."""
+
+
+class CheckRowsType:
+    """Tries every row on the new shape before anything is made."""
+
+    name = "ddl.check_rows"
+    CHECK = 1
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    def next_step(self, task: Task) -> int:
+        """Return the only step, then done."""
+        return {INIT: self.CHECK, self.CHECK: DONE}[task.step]
+
+    def step_name(self, step: int) -> str:
+        """Name a step for people."""
+        return "check rows" if step == self.CHECK else ""
+
+    def plan(self, tx: Transaction, task: Task, step: int) -> list[dict[str, Any]]:
+        """Plan one subtask per key range."""
+        return _ranges(tx, self.dialect, reorg_of(task))
+
+    def open(self, task: Task, subtask: Subtask) -> Work:
+        """Open the check of one range."""
+        return CheckRowsWork(self.dialect, reorg_of(task))
+
+    def modify(self, meta: dict[str, Any], modifications: list[dict[str, Any]]) -> dict[str, Any]:
+        """Take over batch size, write speed and lock share."""
+        return apply_to_parameters(meta, modifications)
+
+    def revert(self, tx: Transaction, task: Task) -> None:
+        """Do nothing: it made nothing."""

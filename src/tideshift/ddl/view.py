@@ -1,0 +1,144 @@
+"""A job as front ends show it: the record that the command line prints as JSON, put together from job, tasks and subtasks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tideshift.config import PARAMETERS
+from tideshift.ddl import tables
+from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.job import Job, Stage
+from tideshift.ddl.machine import JobState
+from tideshift.ddl.permission import allowed
+from tideshift.ddl.reorg.purge import purge_key
+from tideshift.ddl.reorg.task import CATCH_UP, COPY, VERIFY, ReorgType
+from tideshift.dxf import tables as dxf_tables
+from tideshift.dxf.machine import TASK, SubtaskState
+from tideshift.dxf.task import DONE, Subtask, Task
+from tideshift.store.database import Transaction
+
+__all__ = ["job_view", "purge_pending"]
+
+_WEIGHTS = {COPY: 70.0, CATCH_UP: 5.0, VERIFY: 20.0}
+
+
+def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
+    """Return the documented record of one job."""
+    plan = job.current_plan
+    stage = plan.stages[job.stage] if job.stage < len(plan.stages) else None
+    task = dxf_tables.task_by_key(tx, job.task_key(stage)) if stage is not None and stage.task_type else None
+    reorg = task if task is not None and task.type == ReorgType.name else _reorg_task(tx, job)
+    subtasks = [] if reorg is None else dxf_tables.subtasks_of(tx, reorg.id)
+    running = _running(tx, task)
+    rows = sum(s.summary.get("row_count", 0) for s in subtasks if s.step == COPY)
+    speed = sum(s.summary.get("rows_per_second", 0.0) for s in running) if running else None
+    return {
+        "id": job.id, "rev": job.rev, "type": job.type, "schema": job.schema_name, "table": job.table_name, "objects": job.objects,
+        "query": job.query, "state": str(job.state), "schema_state": str(job.schema_state), "stage": _stage_name(stage, task),
+        "strategy": job.strategy, "row_count": rows, "row_total": job.row_total, "row_total_exact": job.row_total_exact,
+        "percent": _percent(job, reorg, subtasks, rows), "rows_per_second": speed,
+        "eta_seconds": _eta_seconds(job, reorg, subtasks, rows, speed), "throttle": _throttle(running),
+        "parameters": _parameters(dialect, job, task, running), "allowed": allowed(job), "requested_by": job.requested_by,
+        "paused_by": job.paused_by, "pause_reason": job.pause_reason, "warnings": job.warnings, "error": _error(job),
+        "artifacts": [
+            {"kind": a.kind, "name": a.name, "drop_after": _time(a.drop_after)} for a in tables.artifacts_of(tx, job.id)
+        ],
+        "created_at": _time(job.created_at), "started_at": _time(job.started_at), "finished_at": _time(job.finished_at),
+    }  # fmt: skip
+
+
+def purge_pending(tx: Transaction, job_id: int) -> bool:
+    """Whether a replaced table of a job is due to be purged, or is being purged."""
+    task = dxf_tables.task_by_key(tx, purge_key(job_id))
+    if task is not None:
+        return task.state not in TASK.final
+    return any(artifact.job_id == job_id for artifact in tables.artifacts_due(tx))
+
+
+def _reorg_task(tx: Transaction, job: Job) -> Task | None:
+    keys = [job.task_key(stage) for stage in job.current_plan.stages if stage.task_type == ReorgType.name]
+    return dxf_tables.task_by_key(tx, keys[0]) if keys else None
+
+
+def _running(tx: Transaction, task: Task | None) -> list[Subtask]:
+    if task is None or task.state in TASK.final:
+        return []
+    return [s for s in dxf_tables.subtasks_of(tx, task.id, step=task.step) if s.state is SubtaskState.RUNNING]
+
+
+def _stage_name(stage: Stage | None, task: Task | None) -> str | None:
+    if stage is None:
+        return None
+    step = ReorgType.names.get(task.step) if task is not None and task.type == ReorgType.name else None
+    return stage.name if step is None else f"{stage.name}: {step}"
+
+
+def _percent(job: Job, reorg: Task | None, subtasks: list[Subtask], rows: int) -> float:
+    """Return how far the job is: copying is most of it, comparing the rest; 100 only when it is over."""
+    if job.state in (JobState.SYNCED, JobState.DONE):
+        return 100.0
+    if reorg is None:
+        return 0.0
+    if reorg.step == DONE:
+        return 95.0
+    total = max(job.row_total, rows, 1)
+    verified = sum(s.summary.get("verified", 0) for s in subtasks if s.step == VERIFY)
+    share = {COPY: rows / total, CATCH_UP: 0.0, VERIFY: min(1.0, verified / total)}
+    before = sum(weight for step, weight in _WEIGHTS.items() if step < reorg.step)
+    return round(before + _WEIGHTS.get(reorg.step, 0.0) * share.get(reorg.step, 0.0), 1)
+
+
+def _eta_seconds(job: Job, reorg: Task | None, subtasks: list[Subtask], rows: int, speed: float | None) -> float | None:
+    """Return what is left to copy and compare at the present speed; None when nothing is measured."""
+    if reorg is None or not speed:
+        return None
+    total = max(job.row_total, rows)
+    verified = sum(s.summary.get("verified", 0) for s in subtasks if s.step == VERIFY)
+    left = (total - rows if reorg.step == COPY else 0) + max(0, total - verified)
+    return round(left / speed, 1)
+
+
+def _throttle(running: list[Subtask]) -> dict[str, Any] | None:
+    for subtask in running:
+        throttle = subtask.summary.get("throttle")
+        if throttle and throttle["reason"] is not None:
+            return dict(throttle)
+    return None
+
+
+def _parameters(dialect: Dialect, job: Job, task: Task | None, running: list[Subtask]) -> dict[str, Any]:
+    """Return wished and effective values; what a running subtask acknowledged is what is in force."""
+    effective: dict[str, Any] = {}
+    since: int | None = None
+    if task is not None and task.state not in TASK.final:
+        effective = {**task.meta.get("parameters", {})}
+        effective["threads"] = task.concurrency if dialect.capabilities.concurrent_writers else 1
+    for subtask in running:
+        effective.update(subtask.summary.get("effective", {}))
+        since = subtask.summary.get("since", since)
+    return {
+        name: {
+            "wished": job.parameters[name]["value"],
+            "effective": effective.get(name),
+            "since": _time(since if since is not None and name != "threads" else job.parameters[name]["since"]),
+        }
+        for name in PARAMETERS
+    }
+
+
+def _error(job: Job) -> dict[str, Any] | None:
+    if job.error is None:
+        return None
+    return {"code": job.error["code"], "message": job.error["message"], "hint": job.error.get("hint") or None, **_fields(job.error)}
+
+
+def _fields(error: dict[str, Any]) -> dict[str, Any]:
+    fields = error.get("fields") or {}
+    return {"fields": fields} if fields else {}
+
+
+def _time(ms: int | None) -> str | None:
+    if ms is None:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,256 @@
+"""Drives every job on the owner: one bounded step per job and tick, each under the tenure and the `rev` that was read.
+
+It is level-triggered. A step reads the job, does what state and stage ask for in one transaction, and writes the job's
+move last, so that a command that came first makes the step fail as a whole and wins. Errors that pass are counted on
+the row and retried with back-off; others make the job roll back, or are kept as warnings once the swap is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tideshift import errors
+from tideshift.ddl import points, queue, tables
+from tideshift.ddl.dialect import ArtifactName, Dialect
+from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
+from tideshift.ddl.machine import JobState
+from tideshift.ddl.plan import propose
+from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
+from tideshift.ddl.tasks import JobTasks
+from tideshift.dxf.machine import TaskState
+from tideshift.store.bootstrap import installation_changed
+from tideshift.store.database import Database, DatabaseFailed, Transaction
+from tideshift.store.lease import Tenure
+
+__all__ = ["Worker"]
+
+log = logging.getLogger(__name__)
+COPIED = "restored, cloned or failed over"
+_PASSING = (errors.Retryable, errors.DiskFull, errors.AmbiguousCommit)
+
+
+class Worker:
+    """The duty that moves jobs."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self.database = database
+        self.dialect = dialect
+        self.tasks = JobTasks(database)
+        self.by_state: Mapping[JobState, Callable[[Job, Tenure], bool]] = {
+            JobState.QUEUEING: self._start,
+            JobState.RUNNING: self._run,
+            JobState.PAUSING: self._pause,
+            JobState.PAUSED: self._paused,
+            JobState.CANCELLING: self._cancel,
+            JobState.ROLLINGBACK: self._unwind,
+            JobState.DONE: self._after_swap,
+        }
+
+    def tick(self, tenure: Tenure) -> bool:
+        """Look at every live job once; return whether anything was moved."""
+        with self.database.transaction(write=False) as tx:
+            live = tables.live_jobs(tx)
+            now_ms = tx.now_ms()
+        if live and installation_changed(self.database) is not None:
+            return self._hold_all(live, tenure)
+        startable = {job.id for job in queue.runnable(live)}
+        moved = False
+        for job in live:
+            if job.plan_version > PLAN_VERSION or (job.next_try_at is not None and job.next_try_at > now_ms and job.state is not JobState.CANCELLING):
+                continue
+            if job.state is JobState.QUEUEING and job.id not in startable:
+                continue
+            if points.AFTER_JOB_READ.on:
+                points.AFTER_JOB_READ.fire(job=job.id, state=str(job.state), stage=job.stage)
+            moved |= self._step(job, tenure)
+        return moved
+
+    def _step(self, job: Job, tenure: Tenure) -> bool:
+        try:
+            return self.by_state[job.state](job, tenure)
+        except errors.StateChanged as error:
+            log.info("job %s: looked at again: %s", job.id, error)
+            return True
+        except _PASSING as error:
+            return self._count(job, tenure, error, limit=self.database.profile.error_count_limit)
+        except errors.TideshiftError as error:
+            return self._fail(job, tenure, error.as_record())
+        except Exception as error:
+            log.exception("job %s: a step failed", job.id)
+            unknown = DatabaseFailed(f"a step failed: {error!r}", hint="See the log of the node.")
+            return self._count(job, tenure, unknown, limit=3)
+
+    def _start(self, job: Job, tenure: Tenure) -> bool:
+        """Start or go on; a job that starts is planned again, since the table may have changed while it waited."""
+        if job.started_at is not None:
+            with self.database.transaction() as tx:
+                tables.move_job(tx, job, "start", actor=tenure.owner_id, tenure=tenure, paused_by=None, pause_reason=None)
+                self.tasks.conclude(tx, job, "resume")
+            return True
+        with self.database.transaction(write=False) as tx:
+            proposal = propose(tx, self.dialect, job.the_change)
+        with self.database.transaction() as tx:
+            tables.move_job(
+                tx, job, "start", actor=tenure.owner_id, tenure=tenure, plan=proposal.plan.as_record(), plan_version=proposal.plan.version,
+                strategy=str(proposal.plan.strategy), row_total=proposal.rows, row_total_exact=proposal.rows_exact, paused_by=None,
+                pause_reason=None,
+            )  # fmt: skip
+            self.tasks.conclude(tx, job, "resume")
+        return True
+
+    def _run(self, job: Job, tenure: Tenure) -> bool:
+        stage = job.current_plan.stages[job.stage]
+        if stage.kind is StageKind.LONG:
+            return self._long(job, stage, tenure)
+        if stage.name == "capture":
+            return self._capture(job, stage, tenure)
+        moved = cut_over(self.database, self.dialect, job, stage, tenure)
+        return moved is not None
+
+    def _long(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
+        """Submit the stage's task once, then follow it: resume it, hand on parameters, and go on when it has succeeded."""
+        assert stage.task_type is not None
+        with self.database.transaction(write=False) as tx:
+            task = self.tasks.find(tx, job.task_key(stage))
+        if task is None:
+            if points.BEFORE_TASK.on:
+                points.BEFORE_TASK.fire(job=job.id, stage=stage.name)
+            with self.database.transaction() as tx:
+                self.tasks.submit(tx, job, stage)
+                tables.move_job(tx, job, "step", actor=tenure.owner_id, tenure=tenure, schema_state=stage.schema_state, err_count=0)
+            return True
+        if task.state is TaskState.SUCCEED:
+            with self.database.transaction() as tx:
+                tables.move_job(tx, job, "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, err_count=0, next_try_at=None)
+            return True
+        if task.state in (TaskState.REVERTED, TaskState.FAILED):
+            return self._fail(job, tenure, task.error or {"code": "task_failed", "message": f"task {task.id} failed", "hint": "", "fields": {}})
+        return self.tasks.follow(job, task)
+
+    def _capture(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
+        """Record what will be made, make it, and move, in one transaction."""
+        with self.database.transaction() as tx:
+            if points.BEFORE_CAPTURE.on:
+                points.BEFORE_CAPTURE.fire(job=job.id)
+            tables.insert_artifacts(tx, job.id, self.dialect.shadow.artifacts(job.reorg))
+            self.dialect.shadow.install(tx, job.reorg)
+            if points.AFTER_CAPTURE.on:
+                points.AFTER_CAPTURE.fire(job=job.id)
+            tables.move_job(
+                tx, job, "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state, err_count=0,
+                next_try_at=None,
+            )  # fmt: skip
+        return True
+
+    def _pause(self, job: Job, tenure: Tenure) -> bool:
+        if not self.tasks.all_paused(job):
+            return False
+        with self.database.transaction() as tx:
+            tables.move_job(tx, job, "paused", actor=tenure.owner_id, tenure=tenure, paused_by="user", pause_reason="asked for")
+            self.tasks.conclude(tx, job, "pause")
+        return True
+
+    def _paused(self, job: Job, tenure: Tenure) -> bool:
+        """Keep a paused job's log short, at a small rate, so that pausing is not what fills the disk."""
+        self.tasks.hand_on_parameters(job)
+        with self.database.transaction(write=False) as tx:
+            captured = any(artifact.kind == "log" for artifact in tables.artifacts_of(tx, job.id))
+            if not captured or self.dialect.shadow.backlog(tx, job.reorg) == 0:
+                return False
+        drain_a_little(self.database, self.dialect, job, rounds=5)
+        return False
+
+    def _cancel(self, job: Job, tenure: Tenure) -> bool:
+        if not self.tasks.all_ended(job):
+            return False
+        with self.database.transaction() as tx:
+            event = "undo" if tables.artifacts_of(tx, job.id) else "cancelled"
+            error = job.error or {"code": "cancelled", "message": "the job was cancelled", "hint": "", "fields": {}}
+            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None)
+        return True
+
+    def _unwind(self, job: Job, tenure: Tenure) -> bool:
+        """Undo in the reverse order of making: small things at once, tables through a purge, then end."""
+        if not self.tasks.all_ended(job):
+            return False
+        with self.database.transaction(write=False) as tx:
+            left = tables.artifacts_of(tx, job.id)
+        if not left:
+            with self.database.transaction() as tx:
+                tables.move_job(tx, job, "undone", actor=tenure.owner_id, tenure=tenure, schema_state="none", next_try_at=None)
+            return True
+        if left[-1].kind == "shadow":
+            return self.tasks.purge(job.id, left[-1], wished=job.wished())
+        if points.BEFORE_UNDO.on:
+            points.BEFORE_UNDO.fire(job=job.id, kind=left[-1].kind)
+        with self.database.transaction() as tx:
+            for artifact in reversed(left):
+                if artifact.kind != "shadow":
+                    self.dialect.shadow.drop(tx, ArtifactName(artifact.kind, artifact.name))
+                    tables.mark_dropped(tx, job.id, artifact.ordinal)
+            tables.move_job(tx, job, "unwind", actor=tenure.owner_id, tenure=tenure, schema_state="delete only")
+        return True
+
+    def _after_swap(self, job: Job, tenure: Tenure) -> bool:
+        """Inspect with a connection that did not swap; what is wrong now cannot be undone, so it is said and the old rows are kept."""
+        if points.BEFORE_INSPECT.on:
+            points.BEFORE_INSPECT.fire(job=job.id)
+        warnings = list(job.warnings)
+        keep: int | None = None
+        with self.database.session() as session:
+            try:
+                self.dialect.shadow.inspect_swapped(session, job.reorg)
+            except errors.SchemaChanged as error:
+                warnings.append(f"{error.message}; the old rows are kept until a person drops them")
+            else:
+                with session.transaction(write=False) as tx:
+                    keep = tx.now_ms() + int(job.keep_old_seconds * 1000)
+        with self.database.transaction() as tx:
+            tables.keep_as_old(tx, job.id, drop_after=keep)
+            tables.move_job(tx, job, "sync", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, warnings=warnings, error=None)
+        return True
+
+    def _hold_all(self, live: list[Job], tenure: Tenure) -> bool:
+        for job in live:
+            if job.state in (JobState.RUNNING, JobState.QUEUEING):
+                with self.database.transaction() as tx:
+                    tables.move_job(tx, job, "hold", actor=tenure.owner_id, tenure=tenure, paused_by="system", pause_reason=COPIED)
+        return False
+
+    def _count(self, job: Job, tenure: Tenure, error: errors.TideshiftError, *, limit: int) -> bool:
+        """Count a passing error on the row and try later; past the limit it is not passing."""
+        event = {JobState.RUNNING: "step", JobState.DONE: "verify", JobState.ROLLINGBACK: "unwind"}.get(job.state)
+        log.info("job %s: %s", job.id, error)
+        if event is None or isinstance(error, errors.AmbiguousCommit):
+            return False
+        if job.err_count + 1 >= limit and job.state is JobState.RUNNING:
+            return self._fail(job, tenure, error.as_record())
+        wait_ms = int(1000 * min(0.1 * 2**job.err_count, self.database.profile.retry_seconds_max))
+        try:
+            with self.database.transaction() as tx:
+                columns: dict[str, Any] = {"err_count": job.err_count + 1, "next_try_at": tx.now_ms() + wait_ms, "error": error.as_record()}
+                tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, **columns)
+        except (errors.StateChanged, *_PASSING) as second:
+            log.info("job %s: the error was not counted: %s", job.id, second)
+        return False
+
+    def _fail(self, job: Job, tenure: Tenure, error: dict[str, Any]) -> bool:
+        """End a job that cannot go on: roll back what was made, or end at once when nothing was."""
+        log.warning("job %s failed: %s", job.id, error["message"])
+        try:
+            with self.database.transaction() as tx:
+                self._write_failure(tx, job, tenure, error)
+        except (errors.StateChanged, *_PASSING) as second:
+            log.info("job %s: looked at again: %s", job.id, second)
+        return True
+
+    def _write_failure(self, tx: Transaction, job: Job, tenure: Tenure, error: dict[str, Any]) -> None:
+        if job.state in (JobState.QUEUEING, JobState.RUNNING):
+            event = "fail" if tables.artifacts_of(tx, job.id) else "abandon"
+            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None)
+        elif job.state in (JobState.DONE, JobState.ROLLINGBACK):
+            event = "verify" if job.state is JobState.DONE else "unwind"
+            later = tx.now_ms() + int(self.database.profile.retry_seconds_max * 1000)
+            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, err_count=job.err_count + 1, next_try_at=later)

@@ -1,0 +1,1 @@
+"""One package per database: the only places where a database is named."""

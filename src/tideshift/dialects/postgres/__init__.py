@@ -1,0 +1,1 @@
+"""PostgreSQL: so far the driver and the order of keys."""

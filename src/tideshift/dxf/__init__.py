@@ -1,0 +1,1 @@
+"""The distributed execution framework: a task, its steps and subtasks, over rows of a database."""

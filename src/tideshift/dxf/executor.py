@@ -1,0 +1,254 @@
+"""Runs one subtask on this node: chunk by chunk, each with its checkpoint, until it ends or is no longer ours.
+
+States of an executor: not started, running, ended. Rules:
+1. Starting raises the attempt and records who runs it, committed before any work.
+2. A chunk's checkpoint is the last statement before the commit and names the attempt: a frozen or deposed executor
+   cannot commit anything once somebody else raised the attempt, or the owner paused or cancelled the subtask.
+3. After a commit whose answer was lost the checkpoint is read back, never assumed.
+4. An error that passes is retried with back-off; one that does not fails the subtask with its record.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tideshift import errors
+from tideshift.dxf import points, tables
+from tideshift.dxf.machine import SubtaskState, TaskState
+from tideshift.dxf.parameters import Limits
+from tideshift.dxf.task import Subtask, Task
+from tideshift.dxf.tasktype import Chunk, Registry, Work
+from tideshift.dxf.throttle import NO_PAUSE, Pause, pause_after
+from tideshift.store.database import Database, Session, Transaction
+
+__all__ = ["Executor"]
+
+log = logging.getLogger(__name__)
+_WORKING = (TaskState.RUNNING, TaskState.MODIFYING)
+
+
+class Executor:
+    """The life of one attempt at one subtask; `step` is called by a thread, or by a simulator."""
+
+    def __init__(
+        self, database: Database, registry: Registry, task: Task, subtask: Subtask, *, node: str, session: Session, stop: threading.Event
+    ) -> None:
+        self.database = database
+        self.task = task
+        self.subtask = subtask
+        self.node = node
+        self.ended = False
+        self._type = registry.find(task.type)
+        self._session = session
+        self._stop = stop
+        self._work: Work | None = None
+        self._sharers = 1
+        self._refreshed_at = database.clock.monotonic()
+        self._since_ms: int | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._last: tuple[float, float, int, int] | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """Return the parameters in force; a chunk never holds more than a second's worth of a write speed."""
+        limits = Limits.of(self.task, sharers=self._sharers)
+        rows_max = limits.batch_size_rows
+        if limits.write_rows_per_second_max is not None:
+            rows_max = min(rows_max, limits.write_rows_per_second_max)
+        if limits.write_bytes_per_second_max is not None and self.subtask.summary.get("row_count"):
+            mean = max(1, self.subtask.summary.get("bytes", 0) // self.subtask.summary["row_count"])
+            rows_max = min(rows_max, max(1, limits.write_bytes_per_second_max // mean))
+        return replace(limits, batch_size_rows=rows_max)
+
+    def start(self) -> bool:
+        """Take the subtask: raise the attempt, record the session; return False when it is not ours to take."""
+        if points.BEFORE_START.on:
+            points.BEFORE_START.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
+        try:
+            with self._session.transaction() as tx:
+                self.subtask = tables.move_subtask(
+                    tx, self.subtask, "start", actor=self.node, attempt=self.subtask.attempt + 1,
+                    session=self._session.identity.as_record(), exec_id=self.node, start_time=tx.now_ms(),
+                )  # fmt: skip
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+            # After an ambiguous commit the subtask may be ours already: the next start raises the attempt once more.
+            log.info("subtask %s not started: %s", self.subtask.id, error)
+            self.ended = True
+            return False
+        self._work = self._type.open(self.task, self.subtask)
+        return True
+
+    def step(self) -> bool:
+        """Do one chunk, or wait a little when a limit says so; return whether there is more to do."""
+        assert self._work is not None and not self.ended
+        try:
+            if not self._may_work():
+                return not self.ended
+            more = self._work.step(self)
+            self._failures = 0
+            if not more:
+                self._finish("succeed")
+        except errors.SubtaskLost as lost:
+            log.info("subtask %s: %s", self.subtask.id, lost)
+            self.ended = True
+        except errors.AmbiguousCommit:
+            self._read_back()
+        except (errors.Retryable, errors.DiskFull) as error:
+            self._count_failure(error)
+        except errors.TideshiftError as error:
+            self._fail(error.as_record())
+        except Exception as error:
+            log.exception("subtask %s failed", self.subtask.id)
+            self._fail({"code": "internal", "message": repr(error), "hint": "", "fields": {"traceback": traceback.format_exc()[-4000:]}})
+        return not self.ended
+
+    def release(self) -> None:
+        """Give a running subtask back for anybody to take, with its checkpoint; a lost one stays as it is."""
+        if self.ended:
+            return
+        self.ended = True
+        self._move_away("release", exec_id=None, session=None)
+
+    @contextmanager
+    def chunk(self, *, write: bool = True) -> Iterator[Chunk]:
+        """Open a chunk: its work, then its checkpoint under the attempt, then the commit."""
+        if points.BEFORE_CHUNK.on:
+            points.BEFORE_CHUNK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
+        clock = self.database.clock
+        if write:
+            with self._session.transaction(durable=False) as tx:
+                begun = clock.monotonic()
+                chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
+                yield chunk
+                recorded = self._record(tx, chunk)
+        else:
+            with self._session.transaction(write=False) as tx:
+                begun = clock.monotonic()
+                chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
+                yield chunk
+            with self._session.transaction(durable=False) as tx:
+                recorded = self._record(tx, chunk)
+        self.subtask = recorded
+        ended = clock.monotonic()
+        self._last = (ended, ended - begun, chunk.rows, chunk.size_bytes)
+        if points.AFTER_CHUNK.on:
+            points.AFTER_CHUNK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
+
+    def _record(self, tx: Transaction, chunk: Chunk) -> Subtask:
+        if points.AFTER_CHUNK_WORK.on:
+            points.AFTER_CHUNK_WORK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
+        summary = dict(self.subtask.summary)
+        for name, value in {"row_count": chunk.rows, "bytes": chunk.size_bytes, "chunks": 1, **(chunk.counters or {})}.items():
+            summary[name] = summary.get(name, 0) + value
+        effective = Limits.of(self.task, sharers=self._sharers).as_record()
+        if summary.get("effective") != effective or self._since_ms is None:
+            self._since_ms = tx.now_ms()
+            summary["effective"], summary["since"] = effective, self._since_ms
+        summary["throttle"] = self._pause().as_record()
+        summary["rows_per_second"] = self._rate(chunk.rows, summary.get("rows_per_second", 0.0))
+        tables.checkpoint_subtask(tx, self.subtask, checkpoint=chunk.checkpoint, summary=summary)
+        if points.AFTER_CHECKPOINT.on:
+            points.AFTER_CHECKPOINT.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
+        return replace(self.subtask, checkpoint=chunk.checkpoint, summary=summary)
+
+    def _rate(self, rows: int, before: float) -> float:
+        """Return the speed of late, pauses included: an average that forgets over about ten chunks."""
+        if self._last is None:
+            return before
+        now = rows / max(self.database.clock.monotonic() - self._last[0], 1e-3)
+        return round(now if before == 0 else 0.9 * before + 0.1 * now, 1)
+
+    def _pause(self) -> Pause:
+        if self._last is None:
+            return NO_PAUSE
+        _, held, rows, size_bytes = self._last
+        shares_lock = not self.database.driver.capabilities.concurrent_writers
+        return pause_after(self.limits, held_seconds=held, rows=rows, size_bytes=size_bytes, shares_lock=shares_lock)
+
+    def _may_work(self) -> bool:
+        """Whether a chunk may be done now; otherwise wait a short while, so that a change of limits is noticed."""
+        clock, profile = self.database.clock, self.database.profile
+        if clock.monotonic() - self._refreshed_at >= profile.refresh_seconds:
+            self._refresh()
+            if self.ended:
+                return False
+        due = self._not_before
+        if self._last is not None:
+            due = max(due, self._last[0] + self._pause().seconds)
+        waiting = due - clock.monotonic()
+        if self.task.state not in _WORKING:
+            waiting = max(waiting, profile.refresh_seconds / 4)
+        if waiting <= 0:
+            return True
+        clock.wait(self._stop, min(waiting, profile.refresh_seconds / 2))
+        return False
+
+    def _refresh(self) -> None:
+        """Read the task again: its parameters, how many share its write speed, and whether the subtask is still ours."""
+        try:
+            with self._session.transaction(write=False) as tx:
+                self.task = tables.task_by_id(tx, self.task.id)
+                row = tables.subtask_by_id(tx, self.subtask.id)
+                running = tables.step_counts(tx, self.task.id, self.task.step).get(SubtaskState.RUNNING, 1)
+        except errors.NotFound:
+            self.ended = True
+            return
+        self._refreshed_at = self.database.clock.monotonic()
+        self._sharers = max(1, running)
+        if row.attempt != self.subtask.attempt or row.state is not SubtaskState.RUNNING:
+            log.info("subtask %s was taken from us", self.subtask.id)
+            self.ended = True
+
+    def _finish(self, event: str, **columns: Any) -> None:
+        self._move_away(event, **columns)
+        self.ended = True
+
+    def _move_away(self, event: str, **columns: Any) -> None:
+        """Take the subtask's last move of this attempt; one that is no longer ours is left alone."""
+        for _ in range(3):
+            try:
+                with self._session.transaction() as tx:
+                    row = tables.subtask_by_id(tx, self.subtask.id)
+                    if row.attempt != self.subtask.attempt or row.state is not SubtaskState.RUNNING:
+                        return
+                    tables.move_subtask(tx, row, event, actor=self.node, **columns)
+                return
+            except errors.NotFound:
+                return
+            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+                log.info("subtask %s: %s again after %s", self.subtask.id, event, error)
+        log.warning("subtask %s: %s was not written; the owner will rescue it", self.subtask.id, event)
+
+    def _read_back(self) -> None:
+        """Learn from the row whether a commit with a lost answer happened."""
+        try:
+            with self._session.transaction(write=False) as tx:
+                row = tables.subtask_by_id(tx, self.subtask.id)
+        except errors.NotFound:
+            self.ended = True
+            return
+        except errors.Retryable as error:
+            self._count_failure(error)
+            return
+        self.subtask = replace(self.subtask, checkpoint=row.checkpoint, summary=row.summary)
+        if row.attempt != self.subtask.attempt or row.state is not SubtaskState.RUNNING:
+            self.ended = True
+
+    def _count_failure(self, error: errors.TideshiftError) -> None:
+        self._failures += 1
+        log.info("subtask %s: try %s failed: %s", self.subtask.id, self._failures, error)
+        if self._failures >= self.database.profile.error_count_limit:
+            self._fail(error.as_record())
+            return
+        back_off = min(0.05 * 2**self._failures, self.database.profile.retry_seconds_max)
+        self._not_before = self.database.clock.monotonic() + back_off
+
+    def _fail(self, record: dict[str, Any]) -> None:
+        self._finish("fail", error=record, retries=self.subtask.retries + self._failures)

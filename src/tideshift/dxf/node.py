@@ -1,0 +1,117 @@
+"""A node: registers under a name that is never used again, heartbeats, and starts the subtasks it was given.
+
+It needs no owner to go on with what it has. `start_due` and the executors' steps are driven by threads, or by a simulator.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+from contextlib import ExitStack
+
+from tideshift import errors
+from tideshift.dxf import points, tables
+from tideshift.dxf.executor import Executor
+from tideshift.dxf.machine import SubtaskState, TaskState
+from tideshift.dxf.task import Subtask, Task
+from tideshift.dxf.tasktype import Registry
+from tideshift.store.database import Database
+
+__all__ = ["WorkerNode", "node_name"]
+
+log = logging.getLogger(__name__)
+
+
+def node_name() -> str:
+    """Return a name that is never used twice: host, process id, random."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+class WorkerNode:
+    """One registered node and the executors it runs."""
+
+    def __init__(self, database: Database, registry: Registry, *, slots: int, scope: str = "", name: str | None = None) -> None:
+        assert slots >= 1
+        self.database = database
+        self.registry = registry
+        self.slots = slots
+        self.scope = scope
+        self.name = name or node_name()
+        self.stopping = threading.Event()
+        self.executors: list[Executor] = []
+        self._sessions: dict[int, ExitStack] = {}
+
+    def register(self, version: str) -> None:
+        """Write the node into the register."""
+        with self.database.session() as session:
+            identity = session.identity.as_record()
+            with session.transaction() as tx:
+                tables.put_node(tx, host=self.name, role=self.scope, slots=self.slots, version=version, session=identity)
+
+    def heartbeat(self) -> bool:
+        """Write that the node lives; return False when it was taken for dead and is off the register."""
+        if points.BEFORE_HEARTBEAT.on:
+            points.BEFORE_HEARTBEAT.fire(node=self.name)
+        with self.database.transaction(durable=False) as tx:
+            return tables.touch_node(tx, self.name, draining=self.stopping.is_set())
+
+    def deregister(self) -> None:
+        """Take the node off the register."""
+        with self.database.transaction() as tx:
+            tables.delete_node(tx, self.name)
+
+    def start_due(self) -> list[Executor]:
+        """Start what this node was given and has slots for, in rank order; return the executors that began."""
+        self._forget_ended()
+        free = self.slots - len(self.executors)
+        if free <= 0 or self.stopping.is_set():
+            return []
+        begun: list[Executor] = []
+        for task, subtask in self._due():
+            if len(begun) >= free:
+                break
+            mine = sum(executor.task.id == task.id for executor in self.executors)
+            if mine >= self.threads_of(task):
+                continue
+            executor = self._begin(task, subtask)
+            if executor is not None:
+                begun.append(executor)
+        return begun
+
+    def threads_of(self, task: Task) -> int:
+        """Return how many subtasks of a task may run here at once: one where the database has one writer."""
+        return task.concurrency if self.database.driver.capabilities.concurrent_writers else 1
+
+    def _due(self) -> list[tuple[Task, Subtask]]:
+        with self.database.transaction(write=False) as tx:
+            tasks = {task.id: task for task in tables.live_tasks(tx) if task.state is TaskState.RUNNING and task.type in self.registry}
+            pending = [s for s in tables.active_subtasks(tx, exec_id=self.name) if s.state is SubtaskState.PENDING]
+        pairs = [(tasks[s.task_id], s) for s in pending if s.task_id in tasks and tasks[s.task_id].step == s.step]
+        return sorted(pairs, key=lambda pair: (pair[0].rank, pair[1].ordinal))
+
+    def _begin(self, task: Task, subtask: Subtask) -> Executor | None:
+        with ExitStack() as stack:
+            session = stack.enter_context(self.database.session())
+            executor = Executor(self.database, self.registry, task, subtask, node=self.name, session=session, stop=self.stopping)
+            if not executor.start():
+                return None
+            self._sessions[id(executor)] = stack.pop_all()
+        self.executors.append(executor)
+        return executor
+
+    def _forget_ended(self) -> None:
+        for executor in [executor for executor in self.executors if executor.ended]:
+            self.executors.remove(executor)
+            self._sessions.pop(id(executor)).close()
+
+    def release_all(self) -> None:
+        """Give back everything that still runs here; called when no thread steps an executor any more."""
+        for executor in self.executors:
+            try:
+                executor.release()
+            except errors.TideshiftError as error:
+                log.warning("subtask %s was not given back: %s", executor.subtask.id, error)
+        self._forget_ended()

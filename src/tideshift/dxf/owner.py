@@ -1,0 +1,105 @@
+"""The one owner: holds the lease and ticks its duties, each under the tenure that the lease gave.
+
+An owner believes in its lease only for the trust window, counted from before the last renewal was sent. A duty writes
+nothing that is not guarded by the tenure, so even an owner that believes too long cannot overwrite its successor.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from tideshift import errors
+from tideshift.store.database import Database
+from tideshift.store.lease import Lease, Tenure
+
+__all__ = ["Duty", "Owner"]
+
+log = logging.getLogger(__name__)
+
+
+class Duty(Protocol):
+    """Something that only the owner does, a little at a time."""
+
+    def tick(self, tenure: Tenure) -> bool:
+        """Do a bounded piece of work; return whether there was any, so that the next tick comes at once."""
+        ...
+
+
+class Owner:
+    """One candidate for ownership; `tick` is called by a thread, or by a simulator."""
+
+    def __init__(self, database: Database, *, holder: str, duties: Sequence[Duty]) -> None:
+        self.lease = Lease(database, holder=holder)
+        self.database = database
+        self.duties = tuple(duties)
+        self.tenure: Tenure | None = None
+        self._renewed_at = 0.0
+        self._renewing = threading.Lock()
+
+    def tick(self) -> bool:
+        """Hold or win the lease, then do every duty once; return whether there was anything to do."""
+        if not self._lead():
+            return False
+        worked = False
+        for duty in self.duties:
+            tenure = self.tenure
+            if tenure is None or not self.lease.holds(tenure):
+                return worked
+            try:
+                worked |= duty.tick(tenure)
+            except errors.LeaseLost:
+                log.warning("the lease is lost")
+                self.tenure = None
+                return worked
+            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+                log.info("%s: again after %s", type(duty).__name__, error)
+        return worked
+
+    def renew(self) -> None:
+        """Renew the lease when it is time; the heartbeat calls it too, so that a long duty does not lose the lease."""
+        with self._renewing:
+            self._renew()
+
+    def _renew(self) -> None:
+        if self.tenure is None:
+            return
+        clock = self.database.clock
+        if clock.monotonic() - self._renewed_at < self.database.profile.heartbeat_seconds:
+            return
+        before = clock.monotonic()
+        try:
+            if not self.lease.renew(self.tenure):
+                log.warning("the lease went to somebody else")
+                self.tenure = None
+                return
+        except (errors.Retryable, errors.AmbiguousCommit) as error:
+            log.warning("the lease was not renewed: %s", error)
+            return
+        self._renewed_at = before
+
+    def _lead(self) -> bool:
+        self.renew()
+        if self.tenure is not None and self.lease.holds(self.tenure):
+            return True
+        self.tenure = None
+        before = self.database.clock.monotonic()
+        try:
+            self.tenure = self.lease.acquire()
+        except (errors.Retryable, errors.AmbiguousCommit) as error:
+            log.info("no lease: %s", error)
+        if self.tenure is not None:
+            self._renewed_at = before
+        return self.tenure is not None
+
+    def resign(self) -> None:
+        """Give the lease back, so that another owner need not wait for it to expire."""
+        if self.tenure is None:
+            return
+        tenure, self.tenure = self.tenure, None
+        try:
+            self.lease.resign(tenure)
+        except (errors.Retryable, errors.AmbiguousCommit, errors.StateChanged) as error:
+            log.info("the lease was not given back and will expire: %s", error)

@@ -1,0 +1,119 @@
+"""Runs an owner and a node in one process: the threads around the loops, and an orderly end.
+
+Threads: heartbeat (a connection of its own, so that user code and a busy pool cannot starve it), owner, node, and one
+per executor. `stop` ends them within the stop budget: no new chunk starts, the chunk in flight is finished or rolled
+back, subtasks and the lease are given back.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from tideshift import errors
+from tideshift.dxf.executor import Executor
+from tideshift.dxf.node import WorkerNode
+from tideshift.dxf.owner import Owner
+from tideshift.store.database import Database
+
+__all__ = ["Service"]
+
+log = logging.getLogger(__name__)
+STOP_SECONDS = 5.0
+
+
+class Service:
+    """An owner and a node at work; a context manager that stops them at its end."""
+
+    def __init__(self, database: Database, owner: Owner, node: WorkerNode, *, version: str) -> None:
+        self.database = database
+        self.owner = owner
+        self.node = node
+        self._version = version
+        self._threads: list[threading.Thread] = []
+        self._wake = threading.Event()
+
+    def __enter__(self) -> Service:
+        self.node.register(self._version)
+        for name, loop in (("heartbeat", self._heartbeat), ("owner", self._own), ("node", self._execute)):
+            self._spawn(name, loop)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop everything and give back what was taken; safe to call twice."""
+        self.node.stopping.set()
+        self._wake.set()
+        deadline = self.database.clock.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - self.database.clock.monotonic()))
+        late = [thread.name for thread in self._threads if thread.is_alive()]
+        if late:
+            log.warning("did not stop in time, the lease will expire: %s", ", ".join(late))
+            return
+        self._threads.clear()
+        for give_back in (self.node.release_all, self.owner.resign, self.node.deregister):
+            try:
+                give_back()
+            except errors.TideshiftError as error:
+                log.warning("not given back, it will expire: %s", error)
+
+    def wake(self) -> None:
+        """Let the loops look now instead of at the next scan."""
+        self._wake.set()
+
+    def _spawn(self, name: str, target: Callable[[], None]) -> None:
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(self._guarded, name, target), name=f"tideshift-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _guarded(self, name: str, target: Callable[[], None]) -> None:
+        """Keep a loop alive through an error it did not expect; it is logged and the loop starts again."""
+        while not self.node.stopping.is_set():
+            try:
+                target()
+                return
+            except Exception:
+                log.exception("the %s loop failed and starts again", name)
+                self.database.clock.wait(self.node.stopping, self.database.profile.scan_seconds)
+
+    def _heartbeat(self) -> None:
+        profile = self.database.profile
+        while not self.database.clock.wait(self.node.stopping, profile.heartbeat_seconds):
+            try:
+                if not self.node.heartbeat():
+                    log.warning("node %s was taken for dead; registering again", self.node.name)
+                    self.node.register(self._version)
+                self.owner.renew()
+            except (errors.Retryable, errors.CannotReach, errors.AmbiguousCommit) as error:
+                log.warning("no heartbeat: %s", error)
+
+    def _own(self) -> None:
+        while not self.node.stopping.is_set():
+            if not self.owner.tick():
+                self._rest()
+
+    def _execute(self) -> None:
+        while not self.node.stopping.is_set():
+            begun = self.node.start_due()
+            for executor in begun:
+                self._spawn(f"subtask-{executor.subtask.id}", lambda executor=executor: self._drive(executor))  # type: ignore[misc]
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            if not begun:
+                self._rest()
+
+    def _drive(self, executor: Executor) -> None:
+        while not self.node.stopping.is_set() and executor.step():
+            continue
+        self._wake.set()
+
+    def _rest(self) -> None:
+        """Wait for the next scan, or until something happened in this process."""
+        self.database.clock.wait(self._wake, self.database.profile.scan_seconds)
+        self._wake.clear()

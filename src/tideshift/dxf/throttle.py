@@ -1,0 +1,42 @@
+"""How long a subtask waits between two chunks, and why: pure decisions on what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tideshift.dxf.parameters import Limits
+
+__all__ = ["Pause", "pause_after"]
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A wait before the next chunk: seconds, the reason with its limit and value (None when nothing slows)."""
+
+    seconds: float
+    reason: str | None
+    limit: float | None
+    value: float | None
+
+    def as_record(self) -> dict[str, float | str | None]:
+        """Give the form that is shown to people."""
+        return {"reason": self.reason, "limit": self.limit, "value": self.value}
+
+
+NO_PAUSE = Pause(0.0, None, None, None)
+
+
+def pause_after(limits: Limits, *, held_seconds: float, rows: int, size_bytes: int, shares_lock: bool) -> Pause:
+    """Decide the wait after a chunk that held its locks for `held_seconds`: the longest that any limit asks for.
+
+    `shares_lock` is true where writers and the job take turns on one lock.
+    """
+    candidates = [NO_PAUSE]
+    if shares_lock and limits.lock_share_percent < 100:
+        share = limits.lock_share_percent / 100
+        candidates.append(Pause(held_seconds * (1 - share) / share, "lock_share", limits.lock_share_percent, None))
+    for speed, amount in ((limits.write_rows_per_second_max, rows), (limits.write_bytes_per_second_max, size_bytes)):
+        if speed is not None and amount > 0:
+            wanted = max(0.0, amount / speed - held_seconds)
+            candidates.append(Pause(wanted, "max_write_speed", float(speed), amount / max(held_seconds, 1e-6)))
+    return max(candidates, key=lambda pause: pause.seconds)

@@ -1,0 +1,166 @@
+"""Fixtures that every test may ask for: a fresh database per test, a seed, and what becomes of a missing database."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import settings
+
+from tests.servers import PostgresServer, Unavailable, fast_folder, sqlite_module
+
+DATABASES = ("sqlite", "postgres15")
+SEED_VARIABLE = "TIDESHIFT_TEST_SEED"
+SQLITE_FIXTURES = {"sqlite_path", "sqlite_url"}
+SKIP_MARK = "no database "
+
+# Temporary folders in memory: commits need no disk. pytest reads this when it makes its first folder.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(fast_folder()))
+
+# The same examples in each run; a database in the loop makes single examples slow now and then.
+settings.register_profile("tideshift", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("tideshift")
+
+
+def required_databases() -> set[str]:
+    """Return the databases whose absence fails the run."""
+    names = {name.strip() for name in os.environ.get("TIDESHIFT_TEST_REQUIRE", "").split(",") if name.strip()}
+    if unknown := names - set(DATABASES):
+        raise pytest.UsageError(f"TIDESHIFT_TEST_REQUIRE names {sorted(unknown)}; known are {', '.join(DATABASES)}")
+    return names
+
+
+def give_up(database: str, reason: str) -> None:
+    """Fail where the database is required, else skip; the end of the run says which and why in one line."""
+    if database in required_databases():
+        pytest.fail(f"{database} is required (TIDESHIFT_TEST_REQUIRE) and cannot be used: {reason}", pytrace=False)
+    pytest.skip(f"{SKIP_MARK}{database}: {reason}")
+
+
+# ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def postgres_server_or_reason() -> Iterator[PostgresServer | str]:
+    """The private server of this process, or why there is none; tried once, started when first asked for."""
+    server = None
+    try:
+        server = PostgresServer()
+        server.start()
+    except Unavailable as reason:
+        yield str(reason)
+    else:
+        yield server
+    finally:
+        if server is not None:
+            server.remove()
+
+
+@pytest.fixture
+def postgres_server(postgres_server_or_reason: PostgresServer | str) -> PostgresServer:
+    """The running private PostgreSQL 15 server."""
+    if isinstance(postgres_server_or_reason, str):
+        give_up("postgres15", postgres_server_or_reason)
+    assert isinstance(postgres_server_or_reason, PostgresServer)
+    return postgres_server_or_reason
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database of this test's own."""
+    name = postgres_server.create_database()
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
+    """An empty SQLite file in WAL mode of this test's own."""
+    path = tmp_path / "test.db"
+    with closing(sqlite_module().connect(path)) as connection:
+        mode = connection.execute("PRAGMA journal_mode = wal").fetchone()[0]
+    if mode != "wal":
+        give_up("sqlite", f"a file in {tmp_path} stays in {mode} mode")
+    return path
+
+
+@pytest.fixture
+def sqlite_url(sqlite_path: Path) -> str:
+    """The URL of an empty SQLite file in WAL mode of this test's own."""
+    return f"sqlite:///{sqlite_path}"
+
+
+@pytest.fixture(params=DATABASES)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database, on every database that the project speaks."""
+    return request.getfixturevalue({"sqlite": "sqlite_url", "postgres15": "postgres_url"}[request.param])
+
+
+# ── seeds ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def seed_of(node_id: str) -> int:
+    """Return the seed of a test: the one asked for, else one that follows from the test's name."""
+    asked = os.environ.get(SEED_VARIABLE)
+    return int(asked) if asked else zlib.crc32(node_id.encode())
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of this test; a failure prints the line that replays it."""
+    return seed_of(request.node.nodeid)
+
+
+@pytest.fixture
+def random(seed: int) -> Random:
+    """A source of randomness made from the seed."""
+    return Random(seed)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add the replay line to the report of a failed test that used a seed."""
+    report = yield
+    if report.failed and "seed" in getattr(item, "fixturenames", ()):
+        line = f'replay: {SEED_VARIABLE}={seed_of(item.nodeid)} pytest "{item.nodeid}"'
+        report.sections.append(("seed", line))
+    return report
+
+
+# ── selection and the end of the run ──────────────────────────────────────────────────────────────────────────────
+
+
+def pytest_configure() -> None:
+    """Refuse a misspelt requirement before anything runs."""
+    required_databases()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what opens an SQLite file, so that it can be run again on another SQLite library."""
+    for item in items:
+        case: Callable[..., object] | None = getattr(item, "callspec", None)
+        of_sqlite = case is not None and getattr(case, "params", {}).get("database_url") == "sqlite"
+        if of_sqlite or SQLITE_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.stdlib_sqlite)
+
+
+def pytest_report_header() -> str:
+    """Name the SQLite library of this run."""
+    module = sqlite_module()
+    return f"sqlite: {module.__name__.split('.')[0]} with SQLite {module.sqlite_version}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line per database that it was missing, and why."""
+    counts: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", ()):
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if (reason := text.removeprefix("Skipped: ")).startswith(SKIP_MARK):
+            counts[reason] = counts.get(reason, 0) + 1
+    for reason, tests in counts.items():
+        terminalreporter.write_line(f"skipped {tests} tests: {reason}", yellow=True)

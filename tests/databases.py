@@ -1,0 +1,57 @@
+"""The one place where tests turn a URL into a Database, and what they need beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tideshift.clock import Clock
+from tideshift.config import FAST, Profile
+from tideshift.dialects.postgres.driver import PostgresDriver
+from tideshift.dialects.postgres.keys import PostgresKeyOrder
+from tideshift.dialects.sqlite.driver import SqliteDriver
+from tideshift.dialects.sqlite.keys import SqliteKeyOrder
+from tideshift.store.database import Database, Transaction
+from tideshift.store.driver import Driver
+from tideshift.store.keys import KeyOrder
+
+SQLITE_SCHEME = "sqlite:///"
+
+
+def make_driver(url: str) -> Driver:
+    """Make the driver for a test's URL."""
+    if url.startswith(SQLITE_SCHEME):
+        return SqliteDriver(url.removeprefix(SQLITE_SCHEME))
+    return PostgresDriver(url)
+
+
+def open_database(url: str, clock: Clock | None = None, profile: Profile = FAST) -> Database:
+    """Open the database of a test's URL; the caller closes it."""
+    return Database(make_driver(url), clock=clock, profile=profile)
+
+
+@contextmanager
+def opened(url: str, clock: Clock | None = None, profile: Profile = FAST) -> Iterator[Database]:
+    """Open the database of a test's URL and close it at the end."""
+    database = open_database(url, clock, profile)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def key_order(tx: Transaction, table: str, columns: tuple[str, ...]) -> KeyOrder:
+    """Return the key order of a table of this test: by its primary key where there is a choice."""
+    driver = tx.driver
+    if isinstance(driver, SqliteDriver):
+        return SqliteKeyOrder.read(tx, table, driver)
+    assert isinstance(driver, PostgresDriver)
+    order = PostgresKeyOrder("public", table, columns, driver=driver)
+    order.prepare(tx)
+    return order
+
+
+def in_columns(driver: Driver, table: str) -> Callable[[str], str]:
+    """Return a function that writes the table's name as statements of this database must."""
+    qualified = driver.quote(table) if isinstance(driver, SqliteDriver) else f'public.{driver.quote(table)}'
+    return lambda text: text.replace("{table}", qualified)

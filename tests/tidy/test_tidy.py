@@ -1,0 +1,136 @@
+"""The house rules hold in every file, and each rule is shown to go red."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tidy import reviewed, rules
+from tests.tidy.sources import Module, modules
+
+SOURCE = modules("src")
+TESTS = modules("tests", "bench", "scripts")
+EVERYTHING = SOURCE + TESTS
+PRODUCT_CODE = "src/tideshift/x/y.py"
+
+
+def findings(rule, files, exceptions):
+    """What a rule finds in these files, and what of it has been reviewed."""
+    found = [line for module in files for line in rule(module)]
+    used = {key for key in exceptions for line in found if _matches(key, line)}
+    return [line for line in found if not any(_matches(key, line) for key in exceptions)], set(exceptions) - used
+
+
+def _matches(key, line):
+    path, _, fragment = key.partition(" ")
+    return line.startswith(path) and fragment in line
+
+
+RULES = [
+    (rules.too_long, EVERYTHING, reviewed.LENGTHS),
+    (rules.banned_words, EVERYTHING, reviewed.BANNED_WORDS),
+    (rules.database_names, SOURCE, reviewed.DATABASE_NAMES),
+    (rules.uses_text, SOURCE, reviewed.TEXT),
+    (rules.writes_state, SOURCE, reviewed.STATE_WRITES),
+    (rules.swallows, EVERYTHING, reviewed.SWALLOWS),
+    (rules.sleeps, EVERYTHING, reviewed.SLEEPS),
+    (rules.points_elsewhere, SOURCE, {}),
+    (rules.unguarded_points, SOURCE, {}),
+    (rules.unexplained_tests, TESTS, {}),
+]
+CHECKS = {rule.__name__: (rule, files, exceptions) for rule, files, exceptions in RULES}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_rule_holds(name):
+    """Nothing in the project breaks the rule, but for what was reviewed."""
+    rule, files, exceptions = CHECKS[name]
+    assert files, "nothing was looked at"
+
+    left, _ = findings(rule, files, exceptions)
+
+    assert not left, f"{rule.__doc__}\n" + "\n".join(left)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_no_exception_is_left_over(name):
+    """Each reviewed exception is still needed, and says why."""
+    rule, files, exceptions = CHECKS[name]
+
+    _, unused = findings(rule, files, exceptions)
+
+    assert not unused
+    assert all(len(reason.split()) > 3 for reason in exceptions.values())
+
+
+RED = [
+    (rules.too_long, "x = 1\n" * 401),
+    (rules.too_long, "def f():\n" + "    x = 1\n" * 60),
+    (rules.banned_words, "class JobManager: pass"),
+    (rules.banned_words, "def f(row_data): pass"),
+    (rules.banned_words, "for info in (): pass"),
+    (rules.banned_words, "self.base_url = 1"),
+    (rules.banned_words, "def process_rows(): pass"),
+    (rules.banned_words, "def do_it(): pass"),
+    (rules.banned_words, "import x as utils"),
+    (rules.database_names, "if kind == 'postgres15': pass"),
+    (rules.database_names, "import sqlite3"),
+    (rules.database_names, "from sqlalchemy.dialects import mysql"),
+    (rules.database_names, "from sqlalchemy.dialects.postgresql import insert"),
+    (rules.database_names, "f(is_mariadb=True)"),
+    (rules.database_names, "x.sqlite_file"),
+    (rules.uses_text, "from sqlalchemy import select, text"),
+    (rules.uses_text, "from sqlalchemy.sql import text as t"),
+    (rules.uses_text, "import sqlalchemy as sa\nsa.text('x')"),
+    (rules.writes_state, "def move_job(): update(t).where(a).values(state=1)"),  # not in a tables.py
+    (rules.writes_state, "def f(): t.update().values({'state': 1})"),
+    (rules.writes_state, "def f(): t.update().values({t.c.state: 1})"),
+    (rules.writes_state, "def f(s): s.values(state=1)"),
+    (rules.writes_state, "SQL = 'UPDATE t SET rev = 1, state = 2'"),
+    (rules.writes_state, "def f(t): return f'update {t} set state = 2'"),
+    (rules.swallows, "try: f()\nexcept Exception: pass"),
+    (rules.swallows, "try: f()\nexcept Exception:\n    ..."),
+    (rules.swallows, "with contextlib.suppress(Exception): f()"),
+    (rules.sleeps, "import time\ntime.sleep(1)"),
+    (rules.sleeps, "from time import sleep"),
+    (rules.points_elsewhere, "A = failpoint.point('a', 'b')"),
+    (rules.unguarded_points, "points.A.fire()"),
+    (rules.unguarded_points, "if points.B.on: points.A.fire()"),
+    (rules.unexplained_tests, "def test_it(): pass"),
+    (rules.unexplained_tests, "def test_it():\n    '''no sentence'''"),
+]
+
+
+@pytest.mark.parametrize(("rule", "source"), RED)
+def test_rule_goes_red(rule, source):
+    """A sample that breaks the rule is found."""
+    assert list(rule(Module(PRODUCT_CODE, source)))
+
+
+GREEN = [
+    (rules.too_long, "x = 1\n" * 400),
+    (rules.too_long, "def f():\n" + "    x = 1\n" * 59),
+    (rules.banned_words, "def open_database(metadata, process_id): logging.info('x')"),
+    (rules.banned_words, "def process_gone(): return done()"),
+    (rules.database_names, "'''As SQLite does.'''\nx = 1  # as in MySQL"),
+    (rules.uses_text, "text = 'x'\nrow.text"),
+    (rules.writes_state, "def f(): insert(t).values(state=1)"),
+    (rules.writes_state, "def f(): update(t).values(rev=1)"),
+    (rules.swallows, "try: f()\nexcept ValueError:\n    log()"),
+    (rules.sleeps, "clock.sleep(1)"),
+    (rules.unguarded_points, "if points.A.on: points.A.fire(job=1)"),
+    (rules.unguarded_points, "x = points.A.fire() if points.A.on else 1"),
+    (rules.unexplained_tests, "def test_it():\n    '''It is so.'''"),
+]
+
+
+@pytest.mark.parametrize(("rule", "source"), GREEN)
+def test_rule_lets_pass(rule, source):
+    """A sample that keeps the rule is left alone."""
+    assert not list(rule(Module(PRODUCT_CODE, source)))
+
+
+def test_moves_may_write_state():
+    """A function move_… in a tables.py is the place for a state to be written."""
+    module = Module("src/tideshift/x/tables.py", "def move_job(): update(t).values(state=1)")
+
+    assert not list(rules.writes_state(module))
