@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tideshift import __version__
 from tideshift.clock import Clock
@@ -37,7 +37,7 @@ class Connected:
     dxf: Dxf
     registry: Registry
 
-    def __enter__(self) -> Connected:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -201,7 +201,7 @@ def test_two_threads_never_get_the_same_id(system):
     assert sorted(taken) == list(range(1, 201))
 
 
-def test_ids_become_visible_in_order(system, failpoints):
+def test_ids_become_visible_in_order(system):
     """Whoever takes the next id waits until the one before it is committed, so a reader never sees a later one first."""
     order = []
     has_taken, may_commit = threading.Event(), threading.Event()

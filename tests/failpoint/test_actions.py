@@ -211,13 +211,19 @@ def test_call_and_its_function_belong_together(terms, call, reason):
 
 def test_yield_lets_another_thread_run():
     """A thread that only yields does not keep a waiting one from the interpreter."""
-    other_ran, passes_allowed = Event(), range(1_000_000)
+    go, other_ran, passes_allowed = Event(), Event(), range(1_000_000)
+
+    def other_thread():
+        go.wait(LIMIT_SECONDS)
+        other_ran.set()
+
+    other = Thread(target=other_thread)
+    other.start()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(60)  # so that only a yield, and no time-out, hands the interpreter over
     try:
         with failpoint.enable(PLACE, "yield"):
-            other = Thread(target=other_ran.set)
-            other.start()
+            go.set()  # from here on the other thread only waits for the interpreter
             for _ in passes_allowed:
                 site()
                 if other_ran.is_set():

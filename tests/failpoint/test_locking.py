@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from threading import Barrier
+from time import monotonic
 
 import pytest
 
@@ -141,14 +142,10 @@ def test_a_term_may_use_failpoints_itself():
 def test_a_waiter_is_told_when_the_point_is_disabled(threads):
     """A thread that awaits a hit does not wait on when no hit can come any more."""
     with failpoint.enable(PLACE, "off") as enabled:
-        started = Barrier(2)
-
-        def wait():
-            started.wait(LIMIT_SECONDS)
-            enabled.wait_hit(1, 600)
-
-        waiter = threads.submit(wait)
-        started.wait(LIMIT_SECONDS)
+        waiter = threads.submit(enabled.wait_hit, 1, 600)
+        until = monotonic() + LIMIT_SECONDS
+        while not enabled.activation._changed._waiters:  # nothing tells from outside that a thread is waiting
+            assert monotonic() < until
 
     with pytest.raises(HitTimeout, match="before it was disabled"):
         waiter.result(LIMIT_SECONDS)

@@ -90,7 +90,7 @@ class Ddl:
         """Return a job as front ends show it."""
         return self.database.run(lambda tx: view.job_view(tx, self.dialect, tables.job_by_id(tx, job_id)), write=False)
 
-    def list(self, *, finished: int = 10, before: int | None = None) -> tuple[list[dict[str, Any]], int | None]:
+    def jobs(self, *, finished: int = 10, before: int | None = None) -> tuple[list[dict[str, Any]], int | None]:
         """Return all live and some finished jobs as front ends show them, newest first, and where the next page begins."""
 
         def read(tx: Transaction) -> tuple[list[dict[str, Any]], int | None]:

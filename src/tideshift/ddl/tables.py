@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, String, Table, Text, delete, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from tideshift.ddl import points
 from tideshift.ddl.dialect import ArtifactName
@@ -77,7 +92,7 @@ artifact = Table(
 )
 
 
-def _job(row: Any) -> Job:
+def _job(row: RowMapping) -> Job:
     seen = from_row(Job, row)
     return replace(seen, state=JobState(seen.state), schema_state=SchemaState(seen.schema_state))
 
@@ -93,7 +108,7 @@ def insert_job(tx: Transaction, *, actor: str, **columns: Any) -> Job:
     }  # fmt: skip
     tx.execute(insert(job).values(row))
     events.record(tx, actor=actor, kind="move", job_id=job_id, target=JobState.QUEUEING, detail={"event": "submit", "query": row["query"]})
-    return _job(row)
+    return Job(**row)
 
 
 def job_by_id(tx: Transaction, job_id: int) -> Job:

@@ -146,12 +146,12 @@ class Purger:
     def tick(self, tenure: Tenure) -> bool:
         """Submit the purges that are due."""
         with self.database.transaction(write=False) as tx:
-            due = [artifact for artifact in tables.artifacts_due(tx)]
+            due = list(tables.artifacts_due(tx))
             wished = {artifact.job_id: tables.job_by_id(tx, artifact.job_id).wished() for artifact in due}
         submitted = False
         for artifact in due:
             try:
                 submitted |= self.tasks.purge(artifact.job_id, artifact, wished=wished[artifact.job_id])
             except errors.TaskFailed as error:
-                log.error("%s", error)
+                log.exception("%s", error)
         return submitted

@@ -31,8 +31,8 @@ def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
     reorg = task if task is not None and task.type == ReorgType.name else _reorg_task(tx, job)
     subtasks = [] if reorg is None else dxf_tables.subtasks_of(tx, reorg.id)
     running = _running(tx, task)
-    rows = sum(s.summary.get("row_count", 0) for s in subtasks if s.step == COPY)
-    speed = sum(s.summary.get("rows_per_second", 0.0) for s in running) if running else None
+    rows: int = sum(s.summary.get("row_count", 0) for s in subtasks if s.step == COPY)
+    speed: float | None = sum(s.summary.get("rows_per_second", 0.0) for s in running) if running else None
     return {
         "id": job.id, "rev": job.rev, "type": job.type, "schema": job.schema_name, "table": job.table_name, "objects": job.objects,
         "query": job.query, "state": str(job.state), "schema_state": str(job.schema_state), "stage": _stage_name(stage, task),
@@ -83,7 +83,7 @@ def _percent(job: Job, reorg: Task | None, subtasks: list[Subtask], rows: int) -
     if reorg.step == DONE:
         return 95.0
     total = max(job.row_total, rows, 1)
-    verified = sum(s.summary.get("verified", 0) for s in subtasks if s.step == VERIFY)
+    verified: int = sum(s.summary.get("verified", 0) for s in subtasks if s.step == VERIFY)
     share = {COPY: rows / total, CATCH_UP: 0.0, VERIFY: min(1.0, verified / total)}
     before = sum(weight for step, weight in _WEIGHTS.items() if step < reorg.step)
     return round(before + _WEIGHTS.get(reorg.step, 0.0) * share.get(reorg.step, 0.0), 1)
@@ -94,7 +94,7 @@ def _eta_seconds(job: Job, reorg: Task | None, subtasks: list[Subtask], rows: in
     if reorg is None or not speed:
         return None
     total = max(job.row_total, rows)
-    verified = sum(s.summary.get("verified", 0) for s in subtasks if s.step == VERIFY)
+    verified: int = sum(s.summary.get("verified", 0) for s in subtasks if s.step == VERIFY)
     left = (total - rows if reorg.step == COPY else 0) + max(0, total - verified)
     return round(left / speed, 1)
 

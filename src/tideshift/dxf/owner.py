@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tideshift import errors
 from tideshift.store.database import Database
+from tideshift.store.driver import SessionIdentity
 from tideshift.store.lease import Lease, Tenure
 
 __all__ = ["Duty", "Owner"]
@@ -87,12 +88,19 @@ class Owner:
         self.tenure = None
         before = self.database.clock.monotonic()
         try:
-            self.tenure = self.lease.acquire()
+            self.tenure = self.lease.acquire(sessions=self._sessions())
         except (errors.Retryable, errors.AmbiguousCommit) as error:
             log.info("no lease: %s", error)
         if self.tenure is not None:
             self._renewed_at = before
         return self.tenure is not None
+
+    def _sessions(self) -> list[SessionIdentity]:
+        """Name the process where that is what a session is; elsewhere tenure and `rev` alone fence an owner."""
+        if not self.database.driver.capabilities.session_is_process:
+            return []
+        with self.database.session() as session:
+            return [session.identity]
 
     def resign(self) -> None:
         """Give the lease back, so that another owner need not wait for it to expire."""

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from tideshift import errors
 from tideshift.dxf.executor import Executor
@@ -36,7 +37,7 @@ class Service:
         self._threads: list[threading.Thread] = []
         self._wake = threading.Event()
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         self.node.register(self._version)
         for name, loop in (("heartbeat", self._heartbeat), ("owner", self._own), ("node", self._execute)):
             self._spawn(name, loop)

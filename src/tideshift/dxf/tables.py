@@ -10,7 +10,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, UniqueConstraint, delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    String,
+    Table,
+    UniqueConstraint,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from tideshift.dxf import points
 from tideshift.dxf.machine import SUBTASK, TASK, SubtaskState, TaskState
@@ -125,7 +139,7 @@ def insert_task(
     }  # fmt: skip
     tx.execute(insert(task).values(row))
     events.record(tx, actor=actor, kind="move", task_id=task_id, target=TaskState.PENDING, detail={"event": "submit", "key": key})
-    return from_row(Task, row)
+    return Task(**row)
 
 
 def task_by_id(tx: Transaction, task_id: int, *, history: bool = True) -> Task:
@@ -242,9 +256,9 @@ def active_subtasks(tx: Transaction, *, exec_id: str | None = None) -> list[Subt
 def step_counts(tx: Transaction, task_id: int, step: int) -> dict[SubtaskState, int]:
     """Count one step's subtasks by state."""
     statement = (
-        select(subtask.c.state, func.count()).where(subtask.c.task_id == task_id, subtask.c.step == step).group_by(subtask.c.state)
+        select(subtask.c.state, func.count().label("number")).where(subtask.c.task_id == task_id, subtask.c.step == step).group_by(subtask.c.state)
     )
-    return {SubtaskState(state): count for state, count in tx.execute(statement)}
+    return {SubtaskState(row.state): row.number for row in tx.execute(statement)}
 
 
 def move_subtask(

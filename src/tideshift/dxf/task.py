@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tideshift.dxf.machine import SubtaskState, TaskState
+
+if TYPE_CHECKING:
+    from sqlalchemy import RowMapping
 
 __all__ = ["DONE", "INIT", "Node", "Subtask", "Task", "from_row"]
 
@@ -96,7 +99,7 @@ class Node:
 _ENUMS: Mapping[type, Mapping[str, Any]] = {Task: {"state": TaskState}, Subtask: {"state": SubtaskState}}
 
 
-def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
+def from_row(kind: type[R], row: RowMapping) -> R:
     """Make the value from a row that has at least its columns."""
     enums = _ENUMS.get(kind, {})
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]

@@ -189,7 +189,7 @@ def _state(tx: Transaction) -> SystemState:
     existing = tx.driver.existing_tables(tx.connection) & set(_table_names())
     if not existing:
         return SystemState.ABSENT
-    version = _version(tx) if system_version.name in existing else None
+    version = _version(tx)
     if version is None:
         return SystemState.PARTIAL
     if version != VERSION:
@@ -203,6 +203,8 @@ def _table_names() -> list[str]:
 
 
 def _version(tx: Transaction) -> int | None:
+    if system_version.name not in tx.driver.existing_tables(tx.connection):
+        return None
     return tx.execute(select(system_version.c.version).where(system_version.c.id == _ROW_ID)).scalar_one_or_none()
 
 

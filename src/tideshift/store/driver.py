@@ -38,6 +38,8 @@ class DriverCapabilities:
     transactional_ddl: bool
     ends_sessions: bool
     """Whether a session of another process can be ended and seen gone."""
+    session_is_process: bool = False
+    """Whether a session lives exactly as long as its process, so that a dead process is known at once."""
     notifies: bool = False
 
 

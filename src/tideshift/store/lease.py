@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, exists, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, exists, insert, literal, or_, select, update
 
 from tideshift.config import Profile
 from tideshift.store.database import ConstraintViolated, Database, Transaction
@@ -68,7 +68,7 @@ class Lease:
             ).one_or_none()
         if seen is None:
             tenure = self._found(sessions)
-        elif seen.held or not self._old_sessions_gone(seen):
+        elif (seen.held and not self._holder_died(seen)) or not self._old_sessions_gone(seen):
             return None
         else:
             tenure = self._succeed(seen, sessions)
@@ -131,7 +131,7 @@ class Lease:
             now = tx.now_expression()
             statement = (
                 update(owner_lease)
-                .where(_is(Tenure(self.name, seen.owner_id, seen.tenure)), owner_lease.c.expires_at <= now)
+                .where(_is(Tenure(self.name, seen.owner_id, seen.tenure)), or_(owner_lease.c.expires_at <= now, literal(bool(seen.held))))
                 .values(
                     owner_id=self.holder,
                     tenure=tenure.number,
@@ -141,6 +141,14 @@ class Lease:
                 )
             )
             return tenure if tx.execute(statement).rowcount == 1 else None
+
+    def _holder_died(self, seen: Row[Any]) -> bool:
+        """Whether the holder's process is known to have ended, so that nobody need wait for the expiry."""
+        driver = self.database.driver
+        if not driver.capabilities.session_is_process or not seen.session or seen.owner_id == self.holder:
+            return False
+        with self.database.transaction(write=False) as tx:
+            return all(driver.session_gone(tx.connection, SessionIdentity.from_record(record)) for record in seen.session)
 
     def _old_sessions_gone(self, seen: Row[Any]) -> bool:
         """End the sessions of the expired holder and see them gone; one that lingers is looked at again next time.

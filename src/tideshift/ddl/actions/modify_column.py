@@ -42,7 +42,7 @@ INSPECT = Stage(
 
 def shadow_plan(reshaping: Reshaping) -> Plan:
     """Return the stages of a type change by a shadow table."""
-    stages = (CAPTURE, REORGANIZE, CUT_OVER, INSPECT)
+    stages: tuple[Stage, ...] = (CAPTURE, REORGANIZE, CUT_OVER, INSPECT)
     if reshaping.may_refuse_rows:
         stages = (CHECK_ROWS, *stages)
     return Plan(version=PLAN_VERSION, strategy=Strategy.SHADOW_TABLE, stages=stages, reshaping=reshaping)

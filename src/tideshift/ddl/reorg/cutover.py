@@ -50,8 +50,7 @@ def cut_over(database: Database, dialect: Dialect, job: Job, stage: Stage, tenur
         tables.keep_as_old(tx, job.id, drop_after=None)
         if points.AFTER_SWAP.on:
             points.AFTER_SWAP.fire(job=job.id)
-        moved = tables.move_job(
+        return tables.move_job(
             tx, job, "finish", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
             revertible=False, err_count=0, next_try_at=None,
         )  # fmt: skip
-    return moved

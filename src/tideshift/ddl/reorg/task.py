@@ -66,8 +66,9 @@ class ReorgType:
 
     def open(self, task: Task, subtask: Subtask) -> Work:
         """Open the work of a subtask by its step."""
-        work = {COPY: CopyWork, CATCH_UP: CatchUpWork, VERIFY: VerifyWork}[subtask.step]
-        return work(self.dialect, reorg_of(task))
+        kinds: dict[int, type[CopyWork | CatchUpWork | VerifyWork]]
+        kinds = {COPY: CopyWork, CATCH_UP: CatchUpWork, VERIFY: VerifyWork}
+        return kinds[subtask.step](self.dialect, reorg_of(task))
 
     def modify(self, meta: dict[str, Any], modifications: list[dict[str, Any]]) -> dict[str, Any]:
         """Take over batch size, write speed and lock share."""

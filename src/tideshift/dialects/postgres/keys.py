@@ -151,8 +151,8 @@ class PostgresKeyOrder:
         return self._types
 
     def _names(self, qualifier: str) -> list[str]:
-        dot = f"{qualifier}." if qualifier else ""
-        return [f"{dot}{quote(name)}" for name in self.columns]
+        """Return the columns, always qualified: ORDER BY takes a bare name for the output column, which is text."""
+        return [f"{qualifier or self.name}.{quote(name)}" for name in self.columns]
 
     def _marks(self, bound: Bound, first_bind: int) -> list[str]:
         """Return one cast mark per value; a type that changed since the bound was written is not accepted."""

@@ -63,7 +63,7 @@ class SqliteDriver:
     """One SQLite file."""
 
     name = "sqlite"
-    capabilities = DriverCapabilities(concurrent_writers=False, transactional_ddl=True, ends_sessions=False)
+    capabilities = DriverCapabilities(concurrent_writers=False, transactional_ddl=True, ends_sessions=False, session_is_process=True)
 
     def __init__(self, path: str | os.PathLike[str], *, pool_size: int = 16, open_wait_seconds: float = 5.0) -> None:
         self.path = os.path.realpath(os.fspath(path))

@@ -1,0 +1,127 @@
+"""The dialect's own record of one reshaping, made at plan time and kept in the job: texts, columns, key, unique keys."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tideshift.ddl.dialect import Reorg
+from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.keys import SqliteKeyOrder
+from tideshift.dialects.sqlite.names import Names
+
+__all__ = ["Displaced", "KeyColumn", "Layout", "SourceIndex"]
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """One column of the chunk key with its collation in the key's index."""
+
+    name: str
+    collation: str | None
+    descending: bool
+
+
+@dataclass(frozen=True)
+class SourceIndex:
+    """One index that the user made."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Displaced:
+    """How to find the rows that a statement may displace through one unique key: queries for an INSERT and an UPDATE."""
+
+    on_insert: str
+    on_update: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Everything about source and shadow that does not depend on the job's id."""
+
+    table: str
+    column: str
+    using: str | None
+    old_text: str
+    new_text: str
+    columns: tuple[str, ...]
+    """All columns, in order; `generated` names those that cannot be written."""
+    generated: tuple[str, ...]
+    rowid: str | None
+    """The name by which the rowid is reached, or None for a table without one."""
+    rowid_column: str | None
+    """The column that is the rowid (INTEGER PRIMARY KEY), if any."""
+    key: tuple[KeyColumn, ...]
+    utf8: bool
+    indexes: tuple[SourceIndex, ...]
+    automatic_indexes: tuple[str, ...]
+    displaced: tuple[Displaced, ...]
+    may_renumber: bool
+    """Whether VACUUM may give the rows new rowids."""
+    row_bytes: int
+
+    def as_record(self) -> dict[str, Any]:
+        """Give the stored form."""
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Layout:
+        """Read the stored form."""
+        return cls(
+            **{
+                **record,
+                "columns": tuple(record["columns"]),
+                "generated": tuple(record["generated"]),
+                "key": tuple(KeyColumn(**key) for key in record["key"]),
+                "indexes": tuple(SourceIndex(**index) for index in record["indexes"]),
+                "automatic_indexes": tuple(record["automatic_indexes"]),
+                "displaced": tuple(Displaced(**one) for one in record["displaced"]),
+            }
+        )
+
+    @classmethod
+    def of(cls, reorg: Reorg) -> Layout:
+        """Read a job's."""
+        return cls.from_record(reorg.reshaping.detail)
+
+    def names(self, reorg: Reorg) -> Names:
+        """Return the names for one job."""
+        return Names(reorg.job_id, self.table)
+
+    def order(self, driver: SqliteDriver, table: str | None = None) -> SqliteKeyOrder:
+        """Return the order of the chunk key, of the source or of a table of the same key."""
+        return SqliteKeyOrder(
+            table or self.table,
+            self.columns if self.rowid else [key.name for key in self.key],
+            rowid=self.rowid is not None,
+            driver=driver,
+            collations=[key.collation for key in self.key],
+            descending=[key.descending for key in self.key],
+            utf8=self.utf8,
+        )
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Return the columns that a copy of a row writes; a rowid that no column shows comes first."""
+        hidden = (self.rowid,) if self.rowid is not None and self.rowid_column is None else ()
+        return hidden + tuple(name for name in self.columns if name not in self.generated)
+
+    @property
+    def written_list(self) -> str:
+        """Return those columns as a list in SQL."""
+        return ", ".join(map(quote, self.written))
+
+    @property
+    def mapped_list(self) -> str:
+        """Return the values for them, read from the source's row: the change itself."""
+        return ", ".join(
+            f"({self.using})" if self.using is not None and name == self.column else quote(name) for name in self.written
+        )
+
+    @property
+    def key_marks(self) -> tuple[str, ...]:
+        """Return the log's key columns."""
+        return tuple(f"k{number}" for number in range(len(self.key)))
