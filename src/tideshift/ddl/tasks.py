@@ -130,6 +130,12 @@ class JobTasks:
                     return False
         raise errors.TaskFailed(f"the table {artifact.name} could not be purged in {PURGE_TRIES} tries", job_id=job_id)
 
+    def purging(self, job_id: int) -> bool:
+        """Whether a purge of this job is not final yet."""
+        with self.database.transaction(write=False) as tx:
+            known = [dxf_tables.task_by_key(tx, purge_key(job_id, attempt)) for attempt in range(PURGE_TRIES)]
+        return any(task is not None and task.state not in TASK.final for task in known)
+
     def _submit_purge(self, tx: Transaction, job_id: int, attempt: int, artifact: Artifact, wished: dict[str, Any]) -> None:
         parameters = {name: value for name, value in wished.items() if name != "threads"}
         meta = {"job_id": job_id, "kind": artifact.kind, "name": artifact.name, "ordinal": artifact.ordinal, "parameters": parameters}
@@ -152,6 +158,6 @@ class Purger:
         for artifact in due:
             try:
                 submitted |= self.tasks.purge(artifact.job_id, artifact, wished=wished[artifact.job_id])
-            except errors.TaskFailed as error:
-                log.exception("%s", error)
+            except errors.TaskFailed:
+                log.exception("a purge was given up")
         return submitted

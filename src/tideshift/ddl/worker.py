@@ -15,7 +15,7 @@ from tideshift import errors
 from tideshift.ddl import points, queue, tables
 from tideshift.ddl.dialect import ArtifactName, Dialect
 from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
-from tideshift.ddl.machine import JobState
+from tideshift.ddl.machine import JobState, SchemaState
 from tideshift.ddl.plan import propose
 from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
 from tideshift.ddl.tasks import JobTasks
@@ -58,7 +58,7 @@ class Worker:
         startable = {job.id for job in queue.runnable(live)}
         moved = False
         for job in live:
-            if job.plan_version > PLAN_VERSION or (job.next_try_at is not None and job.next_try_at > now_ms and job.state is not JobState.CANCELLING):
+            if job.plan_version > PLAN_VERSION or _backs_off(job, now_ms):
                 continue
             if job.state is JobState.QUEUEING and job.id not in startable:
                 continue
@@ -177,9 +177,11 @@ class Worker:
             return False
         with self.database.transaction(write=False) as tx:
             left = tables.artifacts_of(tx, job.id)
+        if not left and self.tasks.purging(job.id):
+            return False
         if not left:
             with self.database.transaction() as tx:
-                tables.move_job(tx, job, "undone", actor=tenure.owner_id, tenure=tenure, schema_state="none", next_try_at=None)
+                tables.move_job(tx, job, "undone", actor=tenure.owner_id, tenure=tenure, schema_state=SchemaState.NONE, next_try_at=None)
             return True
         if left[-1].kind == "shadow":
             return self.tasks.purge(job.id, left[-1], wished=job.wished())
@@ -190,7 +192,7 @@ class Worker:
                 if artifact.kind != "shadow":
                     self.dialect.shadow.drop(tx, ArtifactName(artifact.kind, artifact.name))
                     tables.mark_dropped(tx, job.id, artifact.ordinal)
-            tables.move_job(tx, job, "unwind", actor=tenure.owner_id, tenure=tenure, schema_state="delete only")
+            tables.move_job(tx, job, "unwind", actor=tenure.owner_id, tenure=tenure, schema_state=SchemaState.DELETE_ONLY)
         return True
 
     def _after_swap(self, job: Job, tenure: Tenure) -> bool:
@@ -239,6 +241,8 @@ class Worker:
     def _fail(self, job: Job, tenure: Tenure, error: dict[str, Any]) -> bool:
         """End a job that cannot go on: roll back what was made, or end at once when nothing was."""
         log.warning("job %s failed: %s", job.id, error["message"])
+        if job.state in (JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING):
+            return False
         try:
             with self.database.transaction() as tx:
                 self._write_failure(tx, job, tenure, error)
@@ -250,7 +254,13 @@ class Worker:
         if job.state in (JobState.QUEUEING, JobState.RUNNING):
             event = "fail" if tables.artifacts_of(tx, job.id) else "abandon"
             tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None)
-        elif job.state in (JobState.DONE, JobState.ROLLINGBACK):
+        else:
             event = "verify" if job.state is JobState.DONE else "unwind"
             later = tx.now_ms() + int(self.database.profile.retry_seconds_max * 1000)
             tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, err_count=job.err_count + 1, next_try_at=later)
+
+
+def _backs_off(job: Job, now_ms: int) -> bool:
+    """Whether a job waits after an error that passes; a person's command is never kept waiting."""
+    waits = job.state in (JobState.QUEUEING, JobState.RUNNING, JobState.DONE, JobState.ROLLINGBACK)
+    return waits and job.next_try_at is not None and job.next_try_at > now_ms

@@ -5,14 +5,15 @@ import shutil
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from tests.databases import opened
 from tests.servers import sqlite_module
-from tideshift.dialects.sqlite import driver as driver_module
 from tideshift.dialects.sqlite.driver import SqliteDriver
 from tideshift.dialects.sqlite.library import library_warnings, sqlite_library
 from tideshift.dialects.sqlite.session import own_identity, process_gone
@@ -280,15 +281,18 @@ def test_a_closed_connection_is_lost(sqlite_path):
 
 
 def test_a_process_that_ended_is_gone():
-    """A child's identity is alive while it runs and waits to be reaped as little as afterwards."""
+    """A child is alive while it runs, and gone when it has ended, before and after its parent took notice."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = own_identity()
-    stat = open(f"/proc/{child.pid}/stat").read().rpartition(")")[2].split()  # noqa: PTH123, SIM115
-    theirs = SessionIdentity(server=identity.server, backend=str(child.pid), started=stat[19])
+    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+    theirs = SessionIdentity(server=own_identity().server, backend=str(child.pid), started=fields[19])
 
-    assert not process_gone(theirs)
-    child.communicate(b"\n")
-    assert process_gone(theirs)
+    alive = not process_gone(theirs)
+    child.stdin.close()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    gone_unnoticed = process_gone(theirs)
+    child.wait()
+
+    assert (alive, gone_unnoticed, process_gone(theirs)) == (True, True, True)
 
 
 def test_a_process_number_used_again_is_another_process():
@@ -323,7 +327,6 @@ def test_a_copied_file_is_another_installation(moded, tmp_path):
 
 def test_many_threads_read_and_write_through_one_pool(moded):
     """Connections of the pool serve whatever thread asks."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
     def work(number):
         moded.run(lambda tx: events.record(tx, actor="a", kind="k", job_id=number))
@@ -371,4 +374,4 @@ def test_the_module_is_chosen_by_the_environment(monkeypatch):
 
     assert module.__name__ == "sqlite3"
     assert version == module.sqlite_version_info
-    assert driver_module.SqliteDriver("x").module is module
+    assert SqliteDriver("x").module is module

@@ -1,0 +1,77 @@
+"""The key log: triggers that write down the keys of changed rows and nothing else.
+
+After the statement, old and new key; before an INSERT or UPDATE, the keys of rows that it may displace. No statement of
+a trigger can conflict (the log's only key counts itself), so the outer statement's conflict clause finds nothing to act
+on; and none changes what the application sees: changes() and last_insert_rowid() are the outer statement's own.
+"""
+
+from __future__ import annotations
+
+from tideshift.dialects import points
+from tideshift.dialects.sqlite.driver import quote
+from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.names import Names
+from tideshift.store.database import Transaction
+
+__all__ = ["EVENTS", "backlog", "drop_triggers", "install_triggers", "log_keys", "trigger_texts"]
+
+EVENTS = ("before_insert", "before_update", "after_insert", "after_update", "after_delete")
+
+
+def trigger_texts(layout: Layout, names: Names) -> dict[str, str]:
+    """Return the text of each capture trigger by its name, in the order of making."""
+    new = f"INSERT INTO {_log(layout, names)} VALUES ({_row(layout, 'NEW')});"
+    old = f"INSERT INTO {_log(layout, names)} VALUES ({_row(layout, 'OLD')});"
+    moved = " OR ".join(f"NEW.{quote(key.name)} COLLATE BINARY IS NOT OLD.{quote(key.name)}" for key in layout.key)
+    bodies = {
+        "before_insert": _displaced(layout, names, [one.on_insert for one in layout.displaced]),
+        "before_update": _displaced(layout, names, [one.on_update for one in layout.displaced]),
+        "after_insert": new,
+        "after_update": f"{old} INSERT INTO {_log(layout, names)} SELECT {_row(layout, 'NEW')} WHERE {moved};",
+        "after_delete": old,
+    }
+    return {
+        names.trigger(event): f"CREATE TRIGGER {quote(names.trigger(event))} {event.replace('_', ' ').upper()}"
+        f" ON {quote(layout.table)} BEGIN {bodies[event]} END"
+        for event in EVENTS
+        if bodies[event]
+    }
+
+
+def _log(layout: Layout, names: Names) -> str:
+    return f"{quote(names.log)} ({', '.join(map(quote, layout.key_marks))})"
+
+
+def _row(layout: Layout, which: str) -> str:
+    return ", ".join(f"{which}.{quote(key.name)}" for key in layout.key)
+
+
+def _displaced(layout: Layout, names: Names, queries: list[str]) -> str:
+    return " ".join(f"INSERT INTO {_log(layout, names)} {query};" for query in queries)
+
+
+def install_triggers(tx: Transaction, layout: Layout, names: Names) -> None:
+    """Create the triggers."""
+    for text in trigger_texts(layout, names).values():
+        if points.INSTALL_TRIGGER.on:
+            points.INSTALL_TRIGGER.fire(job=names.job_id)
+        tx.run_verbatim(text)
+
+
+def drop_triggers(tx: Transaction, layout: Layout, names: Names) -> None:
+    """Drop the triggers; capture ends here."""
+    for name in trigger_texts(layout, names):
+        if points.DROP_TRIGGER.on:
+            points.DROP_TRIGGER.fire(job=names.job_id)
+        tx.run_verbatim(f"DROP TRIGGER {quote(name)}")
+
+
+def backlog(tx: Transaction, names: Names) -> int:
+    """Return how many log rows wait."""
+    return int(tx.run_verbatim(f"SELECT count(*) FROM {quote(names.log)}").scalar())
+
+
+def log_keys(tx: Transaction, layout: Layout, names: Names, keys: list[tuple[str, tuple[object, ...]]]) -> None:
+    """Write keys into the log, each given as a list of SQL values with its binds."""
+    for values, binds in keys:
+        tx.run_verbatim(f"INSERT INTO {_log(layout, names)} VALUES ({values})", binds)

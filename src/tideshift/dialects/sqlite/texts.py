@@ -1,0 +1,83 @@
+"""The texts of what a job makes: shadow, its indexes, log, canary and the temporary table for trying rows.
+
+The shadow has everything of the new shape but foreign keys (a stale table must not refuse or cascade what an
+application does) and AUTOINCREMENT (the counter belongs to the table's name, and the file format is the same).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tideshift.ddl.tokens import replace_spans
+from tideshift.dialects.sqlite.create_index import parse_index
+from tideshift.dialects.sqlite.create_table import ClauseKind, Edit, parse_table
+from tideshift.dialects.sqlite.driver import quote
+from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.names import Names
+
+__all__ = ["canary_texts", "index_texts", "log_text", "retired_text", "shadow_text", "trial_text"]
+
+_LEFT_OUT = (ClauseKind.REFERENCES, ClauseKind.DEFERRABLE, ClauseKind.FOREIGN_KEY, ClauseKind.AUTOINCREMENT)
+
+
+def shadow_text(layout: Layout, names: Names) -> str:
+    """Return the shadow's CREATE TABLE: the new shape."""
+    return _beside(layout.new_text, names.shadow)
+
+
+def retired_text(layout: Layout, names: Names) -> str:
+    """Return what describes the old rows after the swap: the old shape under the shadow's name."""
+    return _beside(layout.old_text, names.shadow)
+
+
+@lru_cache(maxsize=64)
+def _beside(text: str, name: str) -> str:
+    table = parse_table(text)
+    return _edited(text, [*table.rename(quote(name)), *table.strip(*_LEFT_OUT)])
+
+
+def trial_text(layout: Layout, names: Names) -> str:
+    """Return the temporary table that takes rows of the new shape one range at a time, in any number of equal ones."""
+    keys = (ClauseKind.UNIQUE,) if layout.rowid_column or layout.rowid is None else (ClauseKind.UNIQUE, ClauseKind.PRIMARY_KEY)
+    return _trial(layout.new_text, names.trial, keys)
+
+
+@lru_cache(maxsize=64)
+def _trial(text: str, name: str, keys: tuple[ClauseKind, ...]) -> str:
+    table = parse_table(text)
+    edited = _edited(text, [*table.rename(quote(name)), *table.strip(*_LEFT_OUT, *keys)])
+    return edited.replace("CREATE TABLE", "CREATE TEMP TABLE IF NOT EXISTS", 1)
+
+
+def _edited(text: str, edits: list[Edit]) -> str:
+    """Apply edits, leaving out what lies inside another one."""
+    kept = [
+        edit
+        for edit in edits
+        if not any(other is not edit and other[0] <= edit[0] and edit[1] <= other[1] and other[0] < other[1] for other in edits)
+    ]
+    return replace_spans(text, kept)
+
+
+def index_texts(layout: Layout, names: Names) -> list[str]:
+    """Return the texts of the shadow's indexes, in the order of the source's."""
+    return [
+        parse_index(index.text).renamed(quote(names.index(number)), quote(names.shadow))
+        for number, index in enumerate(layout.indexes, start=1)
+    ]
+
+
+def log_text(layout: Layout, names: Names) -> str:
+    """Return the key log's: columns without a type keep every value as it is, and nothing in it can ever conflict."""
+    columns = ", ".join(map(quote, layout.key_marks))
+    return f"CREATE TABLE {quote(names.log)} (\"seq\" INTEGER PRIMARY KEY, {columns})"
+
+
+def canary_texts(layout: Layout, names: Names) -> list[str]:
+    """Return the canary's texts: VACUUM renumbers tables without any index, so it has one exactly if the source has."""
+    if not layout.may_renumber:
+        return []
+    texts = [f"CREATE TABLE {quote(names.canary)} (\"n\")"]
+    if layout.indexes or layout.automatic_indexes:
+        texts.append(f"CREATE INDEX {quote(names.canary_index)} ON {quote(names.canary)} (\"n\")")
+    return texts
