@@ -53,5 +53,5 @@ def key_order(tx: Transaction, table: str, columns: tuple[str, ...]) -> KeyOrder
 
 def in_columns(driver: Driver, table: str) -> Callable[[str], str]:
     """Return a function that writes the table's name as statements of this database must."""
-    qualified = driver.quote(table) if isinstance(driver, SqliteDriver) else f'public.{driver.quote(table)}'
+    qualified = driver.quote(table) if isinstance(driver, SqliteDriver) else f"public.{driver.quote(table)}"
     return lambda text: text.replace("{table}", qualified)

@@ -32,7 +32,9 @@ def test_tables_have_the_columns_of_their_definition(system):
     """Every table exists with its columns in their order."""
     with system.transaction() as tx:
         existing = system.driver.existing_tables(tx.connection)
-        columns = {table.name: system.driver.existing_columns(tx.connection, table.name) for table in METADATA.sorted_tables}
+        columns = {
+            table.name: system.driver.existing_columns(tx.connection, table.name) for table in METADATA.sorted_tables
+        }
 
     assert existing == set(columns)
     assert columns == {table.name: [column.name for column in table.columns] for table in METADATA.sorted_tables}
@@ -76,7 +78,9 @@ def add_column_once(name):
     def apply(tx):
         if name not in tx.driver.existing_columns(tx.connection, "event"):
             table = tx.connection.dialect.identifier_preparer.format_table(event)
-            tx.connection.exec_driver_sql(f"ALTER TABLE {table.replace('tideshift.', tx_prefix(tx))} ADD COLUMN {name} integer")
+            tx.connection.exec_driver_sql(
+                f"ALTER TABLE {table.replace('tideshift.', tx_prefix(tx))} ADD COLUMN {name} integer"
+            )
 
     return apply
 
@@ -166,7 +170,7 @@ def test_ids_are_counted_per_kind(system):
 
 def test_ids_of_a_rolled_back_transaction_are_given_again(system):
     """A counter is part of the transaction, so there are no gaps and no late visibility."""
-    with pytest.raises(ZeroDivisionError), system.transaction() as tx:
+    with pytest.raises(ZeroDivisionError), system.transaction() as tx:  # noqa: PT012
         next_ids(tx, "job", 10)
         raise ZeroDivisionError
 

@@ -1,6 +1,7 @@
 """The order of keys: ends, cuts, steps and comparisons, on each database."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -14,9 +15,17 @@ PARTS = [1, 2, 3, 7, 100]
 SHAPES = {
     "integer": ("id bigint", "id", [(i * i - 50,) for i in range(60)]),
     "extremes": ("id bigint", "id", [(-(2**63),), (-1,), (0,), (1,), (2**53 + 1,), (2**53 + 2,), (2**63 - 1,)]),
-    "text": ("id varchar(50)", "id", [("",), ("a",), ("B",), ("b",), ("ä",), ("'",), ("%s :x $1",), ("a" * 50,), ("日本",)]),
+    "text": (
+        "id varchar(50)",
+        "id",
+        [("",), ("a",), ("B",), ("b",), ("ä",), ("'",), ("%s :x $1",), ("a" * 50,), ("日本",)],
+    ),
     "composite": ("a bigint, b varchar(20)", "a, b", [(i // 7, f"v{i % 7}") for i in range(50)]),
-    "three": ("a varchar(5), b bigint, c varchar(5)", "a, b, c", [(x, y, z) for x in "xy" for y in (-1, 2) for z in "pqr"]),
+    "three": (
+        "a varchar(5), b bigint, c varchar(5)",
+        "a, b, c",
+        [(x, y, z) for x in "xy" for y in (-1, 2) for z in "pqr"],
+    ),
     "one": ("id bigint", "id", [(42,)]),
 }
 
@@ -76,7 +85,7 @@ def test_cuts_cover_every_row_once(database, keyed, parts):
 
     assert 1 <= len(ranges) <= parts
     assert (ranges[0].low, ranges[-1].high) == (None, None)
-    assert all(left.high == right.low for left, right in zip(ranges, ranges[1:], strict=False))
+    assert all(left.high == right.low for left, right in pairwise(ranges))
     assert [key for keys in held for key in keys] == everything
     assert max(map(len, held)) - min(map(len, held)) <= 1
     assert again == ranges
@@ -137,7 +146,9 @@ def test_comparison_is_the_databases(database, keyed):
         everything = in_order(tx, order, q)
 
         for left, right in zip(everything, [*everything[1:], everything[0]], strict=True):
-            expected = (everything.index(left) > everything.index(right)) - (everything.index(left) < everything.index(right))
+            expected = (everything.index(left) > everything.index(right)) - (
+                everything.index(left) < everything.index(right)
+            )
             assert order.compare(tx, left, right) == expected
             assert order.compare(tx, right, left) == -expected
 
@@ -173,7 +184,23 @@ def test_a_table_that_is_not_there_is_refused(database):
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 0, -(2**63), 2**200, 0.1, -0.0, float("inf"), float("-inf"), 5e-324, "", "a\0b", "\udcff", b"", b"\0\xff"],
+    [
+        None,
+        True,
+        0,
+        -(2**63),
+        2**200,
+        0.1,
+        -0.0,
+        float("inf"),
+        float("-inf"),
+        5e-324,
+        "",
+        "a\0b",
+        "\udcff",
+        b"",
+        b"\0\xff",
+    ],
 )
 def test_a_value_comes_back_from_its_text(value):
     """Every kind of value survives its tagged text, told apart by type and sign."""

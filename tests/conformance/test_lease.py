@@ -1,6 +1,9 @@
 """One owner at a time, and what fences the one before, on each database."""
 
+import subprocess
+import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert, select, update
@@ -263,7 +266,7 @@ def test_a_frozen_owner_is_ended_before_the_next_begins(stepped, ann, bob, clock
         pytest.skip("capability ends_sessions")
     with stepped.session() as frozen:
         old = ann.acquire(sessions=[frozen.identity])
-        with pytest.raises(Exception, match="terminat|clos|lost") as caught, frozen.transaction() as tx:
+        with pytest.raises(AmbiguousCommit), frozen.transaction() as tx:  # noqa: PT012
             tx.execute(update(event).values(kind="frozen"))
             tx.execute(update(owner_lease).values(expires_at=owner_lease.c.expires_at))
             clock.advance(BEYOND_LEASE_SECONDS)
@@ -274,7 +277,24 @@ def test_a_frozen_owner_is_ended_before_the_next_begins(stepped, ann, bob, clock
             with stepped.transaction() as other:
                 assert stepped.driver.session_gone(other.connection, frozen.identity)
 
-    assert caught.value.code == "ambiguous_commit"
     assert rows_moved_by(stepped, old) == 0
     with stepped.transaction() as tx:
         assert tx.execute(select(event.c.kind)).scalar_one() == "k"
+
+
+def test_an_owner_whose_process_ended_is_succeeded_at_once(stepped, ann, bob):
+    """Where a session is its process, nobody waits for the expiry of one that is known dead; a living one keeps it."""
+    if not stepped.driver.capabilities.session_is_process:
+        pytest.skip("capability session_is_process")
+    with stepped.session() as session:
+        living = session.identity
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    dead = replace(living, backend=str(child.pid))
+
+    old = ann.acquire(sessions=[living, dead])
+    assert bob.acquire() is None
+    ann.renew(old, sessions=[dead])
+
+    assert bob.acquire() == Tenure("owner", "bob", 2)
+    assert not ann.renew(old)

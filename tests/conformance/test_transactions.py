@@ -39,7 +39,7 @@ def test_rows_and_system_tables_commit_together(system, q):
 
 def test_rows_and_system_tables_roll_back_together(system, q):
     """An exception takes both back and comes out as it was."""
-    with pytest.raises(KeyError, match="mine"), system.transaction() as tx:
+    with pytest.raises(KeyError, match="mine"), system.transaction() as tx:  # noqa: PT012
         write_both(tx, q)
         raise KeyError("mine")
 

@@ -210,7 +210,9 @@ def test_one(failpoints):
 def test_the_trace_file_collects_what_was_hit(inner, pytester):
     """Points that were passed while on are appended, session after session; those that were not are missing."""
     source = """
-def test_one(failpoints):
+import os
+def test_one(failpoints, tmp_path):
+    os.chdir(tmp_path)  # the file is named from where pytest was started, wherever a test goes
     failpoints.enable(FIRST, "off")
     FIRST.fire()
     if SECOND.on:

@@ -132,7 +132,7 @@ class Ddl:
         moved = tables.move_job(tx, seen, command, actor=self.actor, request_id=request_id)
         for request in events.open_requests(tx, job_id=seen.id):
             if request.command in _SUPERSEDES[command]:
-                events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason=f"by {command}, request {request_id}")
+                events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason=f"by {command}", by=request_id)
         reason = f"the job is {moved.state}"
         return Answer(id=seen.id, verdict=Verdict.APPLIED, reason=reason, state=moved.state, request_id=request_id, rev=moved.rev)
 
@@ -153,7 +153,7 @@ class Ddl:
         )
         for request in events.open_requests(tx, job_id=seen.id, commands=("alter",)):
             if request.request_id != request_id and set(request.detail["wished"]) <= set(wished):
-                events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason=f"by set, request {request_id}")
+                events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason="by set", by=request_id)
         if seen.started_at is None:
             events.conclude(tx, request_id, events.Outcome.APPLIED)
         return Answer(id=seen.id, verdict=Verdict.APPLIED, reason="recorded", state=moved.state, request_id=request_id, rev=moved.rev)
@@ -167,5 +167,6 @@ class Ddl:
             return settled(attempt)
         except errors.NotFound as error:
             return Answer(id=job_id, verdict=Verdict.NOT_FOUND, reason=error.message)
-        except errors.StateChanged as error:
+        except (errors.StateChanged, errors.Retryable) as error:
+            # Said for this id alone, so that the others are still asked.
             return Answer(id=job_id, verdict=Verdict.REFUSED, reason=f"{error.message}; asked {TRIES} times")

@@ -215,5 +215,6 @@ def mark_dropped(tx: Transaction, job_id: int, ordinal: int) -> None:
 
 def keep_as_old(tx: Transaction, job_id: int, *, drop_after: int | None) -> None:
     """Record after a swap that the shadow's artifact holds the old rows, and until when it is kept (None: until a person says)."""
-    kept = update(artifact).where(artifact.c.job_id == job_id, artifact.c.kind == "shadow").values(kind="old table", drop_after=drop_after)
+    replaced = artifact.c.kind.in_(("shadow", "old table"))
+    kept = update(artifact).where(artifact.c.job_id == job_id, replaced).values(kind="old table", drop_after=drop_after)
     tx.execute(kept)

@@ -1,7 +1,7 @@
 """Which node runs which subtask: a pure decision on one look at subtasks and nodes.
 
 Running subtasks on live nodes are never moved. Pending ones are given to the live nodes of the task's scope, each node
-getting an equal share up to its free slots first; what is pending on a node that is gone is given to another.
+getting a share in proportion to its slots; what is pending on a node that is gone is given to another.
 """
 
 from __future__ import annotations
@@ -26,21 +26,33 @@ def eligible(task: Task, nodes: Sequence[Node]) -> list[Node]:
 
 
 def assign(task: Task, subtasks: Sequence[Subtask], nodes: Sequence[Node]) -> dict[int, str]:
-    """Return the new node of each pending subtask that must change hands (id -> node); deterministic."""
+    """Return the new node of each pending subtask that must change hands (id -> node); deterministic, and stable.
+
+    A pending subtask stays where it is unless its node is not eligible or holds more than its share while others have
+    less, so that a node that joins late gets work too and a second look changes nothing.
+    """
     candidates = sorted(eligible(task, nodes), key=lambda node: node.host)
     held = {node.host: sum(s.exec_id == node.host for s in subtasks) for node in candidates}
     if task.max_node_count > 0:
         candidates = sorted(candidates, key=lambda node: (-held[node.host], node.host))[: task.max_node_count]
     if not candidates:
         return {}
-    names = {node.host for node in candidates}
-    load = {node.host: held[node.host] for node in candidates}
     slots = {node.host: max(1, node.slots) for node in candidates}
-    moves: dict[int, str] = {}
+    share = {host: -(-len(subtasks) * slots[host] // sum(slots.values())) for host in slots}
+    load = {host: sum(s.state is SubtaskState.RUNNING and s.exec_id == host for s in subtasks) for host in slots}
+    homeless: list[Subtask] = []
     for subtask in sorted(subtasks, key=lambda s: s.ordinal):
-        if subtask.state is not SubtaskState.PENDING or subtask.exec_id in names:
+        if subtask.state is not SubtaskState.PENDING:
             continue
-        target = min(names, key=lambda host: (load[host] / slots[host], host))
-        moves[subtask.id] = target
+        if subtask.exec_id in load and load[subtask.exec_id] < share[subtask.exec_id]:
+            load[subtask.exec_id] += 1
+        else:
+            homeless.append(subtask)
+    moves: dict[int, str] = {}
+    for subtask in homeless:
+        # The shares add up to at least the number of subtasks, so somebody has room.
+        target = min((h for h in load if load[h] < share[h]), key=lambda host: ((load[host] + 1) / slots[host], host))
         load[target] += 1
+        if target != subtask.exec_id:
+            moves[subtask.id] = target
     return moves

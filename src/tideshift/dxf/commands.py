@@ -20,7 +20,7 @@ from tideshift.dxf.parameters import MODIFICATION_TYPES, merge
 from tideshift.dxf.task import Subtask, Task
 from tideshift.fsm import Actor
 from tideshift.store import events
-from tideshift.store.database import Database, Transaction
+from tideshift.store.database import ConstraintViolated, Database, Transaction
 
 __all__ = ["Answer", "Dxf", "Verdict", "ask_task", "modify_task", "settled"]
 
@@ -56,11 +56,15 @@ class Answer:
 
 
 def settled(attempt: Callable[[], T]) -> T:
-    """Try a compare-and-set command again in a new transaction, a bounded number of times."""
+    """Try a compare-and-set command again in a new transaction, a bounded number of times.
+
+    After a commit without a clear answer the command is given again too: a state is then found to be so already, and
+    parameters are absolute values, so giving them twice is giving them once.
+    """
     for left in range(TRIES - 1, -1, -1):
         try:
             return attempt()
-        except (errors.StateChanged, errors.Retryable):
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit):
             if left == 0:
                 raise
     raise AssertionError("unreachable")
@@ -79,7 +83,7 @@ def ask_task(tx: Transaction, seen: Task, command: str, *, actor: str) -> Answer
     moved = tables.move_task(tx, seen, command, actor=actor, request_id=request_id, **columns)
     for request in events.open_requests(tx, task_id=seen.id):
         if request.command in _SUPERSEDES[command]:
-            events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason=f"by {command}, request {request_id}")
+            events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason=f"by {command}", by=request_id)
     reason = f"the task is {moved.state}"
     return Answer(id=seen.id, verdict=Verdict.APPLIED, reason=reason, state=moved.state, request_id=request_id, rev=moved.rev)
 
@@ -97,7 +101,7 @@ def modify_task(tx: Transaction, seen: Task, wished: dict[str, Any], *, actor: s
     mailbox = merge(seen, modifications)
     moved = tables.move_task(tx, seen, "modify", actor=actor, request_id=request_id, modify_params=mailbox.record)
     for superseded in mailbox.superseded:
-        events.conclude(tx, superseded, events.Outcome.SUPERSEDED, reason=f"by modify, request {request_id}")
+        events.conclude(tx, superseded, events.Outcome.SUPERSEDED, reason="by modify", by=request_id)
     return Answer(id=seen.id, verdict=Verdict.APPLIED, reason="in the mailbox", state=moved.state, request_id=request_id, rev=moved.rev)
 
 
@@ -137,7 +141,11 @@ class Dxf:
                 target_scope=target_scope, extra_params={"manual_recovery": True} if manual_recovery else {}, actor=self.actor,
             )  # fmt: skip
 
-        return self.database.run(insert)
+        try:
+            return self.database.run(insert)
+        except ConstraintViolated:
+            # Somebody else took the key between our look and our insert; now we see who.
+            return self.database.run(insert)
 
     def show(self, task_id: int) -> Task:
         """Read a task, live or finished; raise `NotFound`."""
@@ -191,7 +199,8 @@ class Dxf:
             return settled(attempt)
         except errors.NotFound as error:
             return Answer(id=task_id, verdict=Verdict.NOT_FOUND, reason=error.message)
-        except errors.StateChanged as error:
+        except (errors.StateChanged, errors.Retryable) as error:
+            # Said for this id alone, so that the others are still asked.
             return Answer(id=task_id, verdict=Verdict.REFUSED, reason=f"{error.message}; asked {TRIES} times")
 
 

@@ -4,8 +4,11 @@ States of an executor: not started, running, ended. Rules:
 1. Starting raises the attempt and records who runs it, committed before any work.
 2. A chunk's checkpoint is the last statement before the commit and names the attempt: a frozen or deposed executor
    cannot commit anything once somebody else raised the attempt, or the owner paused or cancelled the subtask.
-3. After a commit whose answer was lost the checkpoint is read back, never assumed.
-4. An error that passes is retried with back-off; one that does not fails the subtask with its record.
+3. After a commit whose answer was lost the checkpoint is read back, never assumed; when the connection was made anew,
+   the session that was lost is ended and seen gone before that, and the new one is recorded before it works.
+4. An error that passes is retried with back-off; one that does not fails the subtask with its record. A database that
+   cannot be reached is waited for: that is no fault of the subtask.
+5. A move that ends the attempt is written again until the database has answered.
 """
 
 from __future__ import annotations
@@ -26,11 +29,14 @@ from tideshift.dxf.task import Subtask, Task
 from tideshift.dxf.tasktype import Chunk, Registry, Work
 from tideshift.dxf.throttle import NO_PAUSE, Pause, pause_after
 from tideshift.store.database import Database, Session, Transaction
+from tideshift.store.driver import SessionIdentity
 
 __all__ = ["Executor"]
 
 log = logging.getLogger(__name__)
 _WORKING = (TaskState.RUNNING, TaskState.MODIFYING)
+_UNREACHABLE = (errors.ConnectionLost, errors.CannotReach)
+_PASSING = (errors.Retryable, errors.CannotReach, errors.DiskFull)
 
 
 class Executor:
@@ -54,6 +60,8 @@ class Executor:
         self._failures = 0
         self._not_before = 0.0
         self._last: tuple[float, float, int, int] | None = None
+        self._ending: tuple[str, dict[str, Any]] | None = None
+        self._must_look = False
 
     @property
     def limits(self) -> Limits:
@@ -73,48 +81,61 @@ class Executor:
             points.BEFORE_START.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
         try:
             with self._session.transaction() as tx:
-                self.subtask = tables.move_subtask(
+                started = tables.move_subtask(
                     tx, self.subtask, "start", actor=self.node, attempt=self.subtask.attempt + 1,
                     session=self._session.identity.as_record(), exec_id=self.node, start_time=tx.now_ms(),
                 )  # fmt: skip
-        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
-            # After an ambiguous commit the subtask may be ours already: the next start raises the attempt once more.
+                self._sharers = self._count_sharers(tx)
+        except (errors.StateChanged, errors.AmbiguousCommit, *_PASSING) as error:
+            # After an ambiguous commit the row may name us: the node then gives it back, and the next start raises the attempt.
             log.info("subtask %s not started: %s", self.subtask.id, error)
             self.ended = True
             return False
-        self._work = self._type.open(self.task, self.subtask)
+        self.subtask = started
+        try:
+            self._work = self._type.open(self.task, self.subtask)
+        except Exception as error:  # noqa: BLE001 - whatever a type raises is the subtask's failure, and stands on its row
+            self._fail_unexpectedly(error)
         return True
 
     def step(self) -> bool:
         """Do one chunk, or wait a little when a limit says so; return whether there is more to do."""
-        assert self._work is not None and not self.ended
         try:
-            if not self._may_work():
-                return not self.ended
+            self._step()
+        except errors.SubtaskLost as lost:
+            log.info("subtask %s: %s", self.subtask.id, lost)
+            self.ended = True
+        except errors.AmbiguousCommit as error:
+            log.info("subtask %s: %s", self.subtask.id, error)
+            self._must_look = True
+        except _PASSING as error:
+            self._count_failure(error)
+        except errors.TideshiftError as error:
+            self._fail(error.as_record())
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail_unexpectedly(error)
+        return not self.ended
+
+    def _step(self) -> None:
+        if self.ended or self._waits(self._not_before):
+            return
+        if self._ending is not None:
+            self._write_ending(self._ending)
+        elif self._must_look:
+            self._look_again()
+        elif self._may_work():
+            assert self._work is not None
             more = self._work.step(self)
             self._failures = 0
             if not more:
                 self._finish("succeed")
-        except errors.SubtaskLost as lost:
-            log.info("subtask %s: %s", self.subtask.id, lost)
-            self.ended = True
-        except errors.AmbiguousCommit:
-            self._read_back()
-        except (errors.Retryable, errors.DiskFull) as error:
-            self._count_failure(error)
-        except errors.TideshiftError as error:
-            self._fail(error.as_record())
-        except Exception as error:
-            log.exception("subtask %s failed", self.subtask.id)
-            self._fail({"code": "internal", "message": repr(error), "hint": "", "fields": {"traceback": traceback.format_exc()[-4000:]}})
-        return not self.ended
 
     def release(self) -> None:
         """Give a running subtask back for anybody to take, with its checkpoint; a lost one stays as it is."""
         if self.ended:
             return
+        self._write_ending(("release", {"exec_id": None, "session": None}))
         self.ended = True
-        self._move_away("release", exec_id=None, session=None)
 
     @contextmanager
     def chunk(self, *, write: bool = True) -> Iterator[Chunk]:
@@ -124,12 +145,14 @@ class Executor:
         clock = self.database.clock
         if write:
             with self._session.transaction(durable=False) as tx:
+                self._assert_recorded()
                 begun = clock.monotonic()
                 chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
                 yield chunk
                 recorded = self._record(tx, chunk)
         else:
             with self._session.transaction(write=False) as tx:
+                self._assert_recorded()
                 begun = clock.monotonic()
                 chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
                 yield chunk
@@ -177,78 +200,102 @@ class Executor:
         clock, profile = self.database.clock, self.database.profile
         if clock.monotonic() - self._refreshed_at >= profile.refresh_seconds:
             self._refresh()
-            if self.ended:
-                return False
-        due = self._not_before
-        if self._last is not None:
-            due = max(due, self._last[0] + self._pause().seconds)
+        if self._last is not None and self._waits(self._last[0] + self._pause().seconds):
+            return False
+        return self.task.state in _WORKING or not self._waits(clock.monotonic() + profile.refresh_seconds / 4)
+
+    def _waits(self, due: float) -> bool:
+        """Wait towards a moment, for a short while only so that a change is noticed; return whether there was anything to wait for."""
+        clock = self.database.clock
         waiting = due - clock.monotonic()
-        if self.task.state not in _WORKING:
-            waiting = max(waiting, profile.refresh_seconds / 4)
         if waiting <= 0:
-            return True
-        clock.wait(self._stop, min(waiting, profile.refresh_seconds / 2))
-        return False
+            return False
+        clock.wait(self._stop, min(waiting, self.database.profile.refresh_seconds / 2))
+        return True
 
     def _refresh(self) -> None:
         """Read the task again: its parameters, how many share its write speed, and whether the subtask is still ours."""
-        try:
-            with self._session.transaction(write=False) as tx:
-                self.task = tables.task_by_id(tx, self.task.id)
-                row = tables.subtask_by_id(tx, self.subtask.id)
-                running = tables.step_counts(tx, self.task.id, self.task.step).get(SubtaskState.RUNNING, 1)
-        except errors.NotFound:
-            self.ended = True
-            return
+        with self._session.transaction(write=False) as tx:
+            self._own_row(tx)
+            self.task = tables.task_by_id(tx, self.task.id)
+            self._sharers = self._count_sharers(tx)
         self._refreshed_at = self.database.clock.monotonic()
-        self._sharers = max(1, running)
-        if row.attempt != self.subtask.attempt or row.state is not SubtaskState.RUNNING:
-            log.info("subtask %s was taken from us", self.subtask.id)
-            self.ended = True
 
-    def _finish(self, event: str, **columns: Any) -> None:
-        self._move_away(event, **columns)
-        self.ended = True
+    def _count_sharers(self, tx: Transaction) -> int:
+        return max(1, tables.step_counts(tx, self.task.id, self.subtask.step).get(SubtaskState.RUNNING, 1))
 
-    def _move_away(self, event: str, **columns: Any) -> None:
-        """Take the subtask's last move of this attempt; one that is no longer ours is left alone."""
-        for _ in range(3):
-            try:
-                with self._session.transaction() as tx:
-                    row = tables.subtask_by_id(tx, self.subtask.id)
-                    if row.attempt != self.subtask.attempt or row.state is not SubtaskState.RUNNING:
-                        return
-                    tables.move_subtask(tx, row, event, actor=self.node, **columns)
-                return
-            except errors.NotFound:
-                return
-            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
-                log.info("subtask %s: %s again after %s", self.subtask.id, event, error)
-        log.warning("subtask %s: %s was not written; the owner will rescue it", self.subtask.id, event)
-
-    def _read_back(self) -> None:
-        """Learn from the row whether a commit with a lost answer happened."""
+    def _own_row(self, tx: Transaction) -> Subtask:
+        """Read the subtask's row while this attempt runs it; raise `SubtaskLost` when it does not any more."""
         try:
-            with self._session.transaction(write=False) as tx:
-                row = tables.subtask_by_id(tx, self.subtask.id)
-        except errors.NotFound:
-            self.ended = True
-            return
-        except errors.Retryable as error:
-            self._count_failure(error)
-            return
-        self.subtask = replace(self.subtask, checkpoint=row.checkpoint, summary=row.summary)
+            row = tables.subtask_by_id(tx, self.subtask.id)
+        except errors.NotFound as error:
+            raise errors.SubtaskLost(f"subtask {self.subtask.id} is finished") from error
         if row.attempt != self.subtask.attempt or row.state is not SubtaskState.RUNNING:
-            self.ended = True
+            raise errors.SubtaskLost(f"subtask {row.id} was taken from us", subtask_id=row.id, attempt=self.subtask.attempt)
+        return row
+
+    def _assert_recorded(self) -> None:
+        """Let no connection work that a taker could not find in the row; asking costs nothing while it is the same one."""
+        if self._session.identity.as_record() != self.subtask.session:
+            self._must_look = True
+            raise errors.ConnectionLost(f"the connection of subtask {self.subtask.id} was made anew")
+
+    def _look_again(self) -> None:
+        """After trouble with a connection or commit: end the session that was lost, record the new one, read what was committed."""
+        with self._session.transaction() as tx:
+            present = self._session.identity.as_record()
+            row = self._own_row(tx)
+            if row.session is not None and row.session != present:
+                self._see_gone(tx, SessionIdentity.from_record(row.session))
+                tables.record_session(tx, row, present)
+                row = self._own_row(tx)
+        self.subtask = row
+        self._must_look = False
+
+    def _see_gone(self, tx: Transaction, lost: SessionIdentity) -> None:
+        driver = self.database.driver
+        if not driver.capabilities.ends_sessions:
+            return
+        driver.end_session(tx.connection, lost)
+        if not driver.session_gone(tx.connection, lost):
+            raise errors.ConnectionLost(f"the lost session of subtask {self.subtask.id} is not gone yet")
 
     def _count_failure(self, error: errors.TideshiftError) -> None:
         self._failures += 1
         log.info("subtask %s: try %s failed: %s", self.subtask.id, self._failures, error)
-        if self._failures >= self.database.profile.error_count_limit:
+        if self._failures >= self.database.profile.error_count_limit and not isinstance(error, _UNREACHABLE):
             self._fail(error.as_record())
-            return
-        back_off = min(0.05 * 2**self._failures, self.database.profile.retry_seconds_max)
+        else:
+            self._back_off()
+
+    def _back_off(self) -> None:
+        doublings = min(self._failures, 16)
+        back_off = min(0.05 * 2**doublings, self.database.profile.retry_seconds_max)
         self._not_before = self.database.clock.monotonic() + back_off
+
+    def _fail_unexpectedly(self, error: Exception) -> None:
+        log.error("subtask %s failed", self.subtask.id, exc_info=error)
+        trace = "".join(traceback.format_exception(error))[-4000:]
+        self._fail({"code": "internal", "message": repr(error), "hint": "", "fields": {"traceback": trace}})
 
     def _fail(self, record: dict[str, Any]) -> None:
         self._finish("fail", error=record, retries=self.subtask.retries + self._failures)
+
+    def _finish(self, event: str, **columns: Any) -> None:
+        self._ending = (event, columns)
+        self._write_ending(self._ending)
+
+    def _write_ending(self, ending: tuple[str, dict[str, Any]]) -> None:
+        """Take the last move of this attempt, or try again at a later step; a subtask that is no longer ours is left alone."""
+        event, columns = ending
+        try:
+            with self._session.transaction() as tx:
+                tables.move_subtask(tx, self._own_row(tx), event, actor=self.node, **columns)
+        except errors.SubtaskLost as error:
+            log.info("subtask %s: %s", self.subtask.id, error)
+        except (errors.StateChanged, errors.AmbiguousCommit, *_PASSING) as error:
+            log.info("subtask %s: %s again after %s", self.subtask.id, event, error)
+            self._failures += 1
+            self._back_off()
+            return
+        self.ended = True

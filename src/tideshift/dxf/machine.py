@@ -58,6 +58,7 @@ TASK: Machine[TaskState] = Machine(
         Move(_T.RUNNING, "revert", _T.REVERTING, _OWNER, "a subtask failed, or planning failed for good"),
         Move(_T.CANCELLING, "revert", _T.REVERTING, _OWNER, "the cancel is carried out"),
         Move(_T.AWAITING_RESOLUTION, "revert", _T.REVERTING, _OWNER, "nobody resolved it in time"),
+        Move(_T.REVERTING, "revert_again", _T.REVERTING, _OWNER, "undoing failed and is tried again; the reason is on the row"),
         Move(_T.REVERTING, "reverted", _T.REVERTED, _OWNER, "no subtask is active and the type has cleaned up"),
         Move(_T.RUNNING, "await", _T.AWAITING_RESOLUTION, _OWNER, "a subtask failed and manual recovery was asked for"),
         Move(_T.PENDING, "cancel", _T.CANCELLING, _USER, "asked before it started"),

@@ -67,7 +67,7 @@ class WorkerNode:
         """Start what this node was given and has slots for, in rank order; return the executors that began."""
         self._forget_ended()
         free = self.slots - len(self.executors)
-        if free <= 0 or self.stopping.is_set():
+        if self.stopping.is_set():
             return []
         begun: list[Executor] = []
         for task, subtask in self._due():
@@ -88,9 +88,24 @@ class WorkerNode:
     def _due(self) -> list[tuple[Task, Subtask]]:
         with self.database.transaction(write=False) as tx:
             tasks = {task.id: task for task in tables.live_tasks(tx) if task.state is TaskState.RUNNING and task.type in self.registry}
-            pending = [s for s in tables.active_subtasks(tx, exec_id=self.name) if s.state is SubtaskState.PENDING]
+            given = tables.active_subtasks(tx, exec_id=self.name)
+        self._give_back_strays([s for s in given if s.state is SubtaskState.RUNNING])
+        pending = [s for s in given if s.state is SubtaskState.PENDING]
         pairs = [(tasks[s.task_id], s) for s in pending if s.task_id in tasks and tasks[s.task_id].step == s.step]
         return sorted(pairs, key=lambda pair: (pair[0].rank, pair[1].ordinal))
+
+    def _give_back_strays(self, running: list[Subtask]) -> None:
+        """Give back what the rows say runs here though nothing does: after a start whose commit had no clear answer."""
+        known = {executor.subtask.id for executor in self.executors}
+        for stray in running:
+            if stray.id in known:
+                continue
+            log.warning("subtask %s was said to run here and does not: given back", stray.id)
+            try:
+                with self.database.transaction() as tx:
+                    tables.move_subtask(tx, stray, "release", actor=self.name, exec_id=None, session=None)
+            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+                log.info("subtask %s: looked at again after %s", stray.id, error)
 
     def _begin(self, task: Task, subtask: Subtask) -> Executor | None:
         with ExitStack() as stack:

@@ -57,6 +57,9 @@ class Owner:
                 return worked
             except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
                 log.info("%s: again after %s", type(duty).__name__, error)
+            except Exception:
+                # One duty that fails must not keep the others from their work; it is tried again at the next tick.
+                log.exception("%s failed", type(duty).__name__)
         return worked
 
     def renew(self) -> None:

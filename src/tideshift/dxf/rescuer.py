@@ -12,7 +12,7 @@ from tideshift import errors
 from tideshift.dxf import balancer, points, tables
 from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.task import Node, Subtask
-from tideshift.store.database import Database, Transaction
+from tideshift.store.database import Database, DatabaseFailed, Transaction
 from tideshift.store.driver import SessionIdentity
 from tideshift.store.lease import Tenure
 
@@ -40,8 +40,9 @@ class Rescuer:
         for subtask in active:
             if subtask.state is SubtaskState.RUNNING and subtask.exec_id not in names:
                 changed |= self._rescue(subtask, tenure)
-        for host in sorted(gone):
-            self._forget(host)
+        for node in nodes:
+            if node.host in gone:
+                self._forget(node)
         return self._assign(alive, tenure) or changed
 
     def _is_dead(self, tx: Transaction, node: Node, now_ms: int) -> bool:
@@ -64,8 +65,8 @@ class Rescuer:
                 tables.move_subtask(
                     tx, subtask, "rescue", actor=tenure.owner_id, tenure=tenure, attempt=subtask.attempt + 1, exec_id=None, session=None
                 )  # fmt: skip
-        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
-            log.info("subtask %s: rescue looked at again after %s", subtask.id, error)
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, DatabaseFailed) as error:
+            log.warning("subtask %s: rescue looked at again after %s", subtask.id, error)
         return True
 
     def _session_ended(self, subtask: Subtask) -> bool:
@@ -74,16 +75,15 @@ class Rescuer:
         if subtask.session is None or not driver.capabilities.ends_sessions:
             return True
         identity = SessionIdentity.from_record(subtask.session)
-        with self.database.session() as session:
-            driver.end_session(session.connection, identity)
-            gone = driver.session_gone(session.connection, identity)
-            session.connection.rollback()
-        return gone
+        with self.database.transaction(write=False) as tx:
+            driver.end_session(tx.connection, identity)
+            return driver.session_gone(tx.connection, identity)
 
-    def _forget(self, host: str) -> None:
+    def _forget(self, dead: Node) -> None:
+        """Take a dead node off the register, unless it has come back meanwhile."""
         with self.database.transaction() as tx:
-            tables.delete_node(tx, host)
-        log.warning("node %s is dead: taken off the register", host)
+            if tables.delete_node(tx, dead.host, seen_heartbeat_at=dead.heartbeat_at):
+                log.warning("node %s is dead: taken off the register", dead.host)
 
     def _assign(self, alive: list[Node], tenure: Tenure) -> bool:
         with self.database.transaction(write=False) as tx:
@@ -121,5 +121,5 @@ class Cleaner:
         if not ids:
             return False
         with self.database.transaction() as tx:
-            tables.subtasks_to_history(tx, ids)
+            tables.subtasks_to_history(tx, ids, tenure=tenure)
         return True

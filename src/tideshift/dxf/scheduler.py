@@ -12,7 +12,7 @@ from typing import Any
 
 from tideshift import errors
 from tideshift.dxf import points, tables
-from tideshift.dxf.machine import SubtaskState, TaskState
+from tideshift.dxf.machine import TASK, SubtaskState, TaskState
 from tideshift.dxf.parameters import FRAMEWORK_TYPES, pending_mailbox
 from tideshift.dxf.task import DONE, Subtask, Task
 from tideshift.dxf.tasktype import Registry
@@ -24,6 +24,9 @@ __all__ = ["Scheduler"]
 
 log = logging.getLogger(__name__)
 _S = SubtaskState
+_COLUMNS = {"modify_concurrency": "concurrency", "modify_max_node_count": "max_node_count"}
+REVERT_ERROR = "revert_error"
+"""Where `extra_params` says why a task that is reverting does not end."""
 _CANCELLED = {"code": "cancelled", "message": "the task was cancelled", "hint": "", "fields": {}}
 
 
@@ -61,6 +64,9 @@ class Scheduler:
             except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
                 log.info("task %s: looked at again after %s", task.id, error)
                 moved = True
+            except Exception:
+                # One task that cannot be driven must not keep the others from their work; it is looked at again at the next tick.
+                log.exception("task %s failed in state %s", task.id, task.state)
         return moved
 
     def _rest(self, task: Task, tenure: Tenure) -> bool:
@@ -79,7 +85,7 @@ class Scheduler:
 
     def _move(self, tx: Transaction, task: Task, event: str, tenure: Tenure, **columns: Any) -> Task:
         moved = tables.move_task(tx, task, event, actor=tenure.owner_id, tenure=tenure, **columns)
-        if not moved_on(moved):
+        if moved.state in TASK.final:
             for request in events.open_requests(tx, task_id=task.id):
                 events.conclude(tx, request.request_id, _outcome_at_end(request.command, moved.state), reason=f"task ended as {moved.state}")
         return moved
@@ -95,10 +101,10 @@ class Scheduler:
         try:
             with self.database.transaction(write=False) as tx:
                 metas = task_type.plan(tx, task, step)
-        except (errors.Retryable, errors.StateChanged):
+        except (errors.Retryable, errors.StateChanged, errors.CannotReach):
             raise
-        except errors.TideshiftError as error:
-            return self._give_up(task, tenure, error.as_record())
+        except Exception as error:  # noqa: BLE001 - whatever a type's plan raises is the task's failure, and stands on its row
+            return self._give_up(task, tenure, _record_of(error))
         if points.AFTER_PLANNING.on:
             points.AFTER_PLANNING.fire(task=task.id, step=step)
         with self.database.transaction() as tx:
@@ -149,26 +155,29 @@ class Scheduler:
         return True
 
     def _settle_mailbox(self, tx: Transaction, task: Task, event: str, tenure: Tenure, **columns: Any) -> None:
-        """Take the move and apply what waits in the mailbox with it: absolute values, so doing it twice is doing it once."""
-        waiting = pending_mailbox(task)
-        refused: errors.InvalidParameter | None = None
-        for modification in waiting:
-            if modification["type"] == "modify_concurrency":
-                columns["concurrency"] = modification["to"]
-            elif modification["type"] == "modify_max_node_count":
-                columns["max_node_count"] = modification["to"]
-        own = [modification for modification in waiting if modification["type"] not in FRAMEWORK_TYPES]
-        if own:
+        """Take the move and apply what waits in the mailbox with it: absolute values, so doing it twice is doing it once.
+
+        A request is applied as a whole or, when the type refuses a value, not at all; others are not touched by that.
+        """
+        refused: dict[str, str] = {}
+        meta = task.meta
+        waiting = _by_request(pending_mailbox(task))
+        for request_id, modifications in waiting.items():
+            own = [modification for modification in modifications if modification["type"] not in FRAMEWORK_TYPES]
             try:
-                columns["meta"] = self.registry.find(task.type).modify(task.meta, own)
-            except errors.InvalidParameter as error:
-                refused = error
+                meta = self.registry.find(task.type).modify(meta, own) if own else meta
+            except Exception as error:  # noqa: BLE001 - whatever a type raises is the request's outcome
+                refused[request_id] = str(_record_of(error)["message"])
+                continue
+            columns |= {_COLUMNS[m["type"]]: m["to"] for m in modifications if m["type"] in FRAMEWORK_TYPES}
+        if meta is not task.meta:
+            columns["meta"] = meta
         tables.move_task(tx, task, event, actor=tenure.owner_id, tenure=tenure, modify_params=None, **columns)
-        for request_id in sorted({modification["request_id"] for modification in waiting}):
-            if refused is None:
-                events.conclude(tx, request_id, events.Outcome.APPLIED)
+        for request_id in sorted(waiting):
+            if request_id in refused:
+                events.conclude(tx, request_id, events.Outcome.FAILED, reason=refused[request_id])
             else:
-                events.conclude(tx, request_id, events.Outcome.FAILED, reason=refused.message)
+                events.conclude(tx, request_id, events.Outcome.APPLIED)
 
     def _cancelling(self, task: Task, tenure: Tenure) -> bool:
         with self.database.transaction() as tx:
@@ -181,18 +190,40 @@ class Scheduler:
             active = self._in_states(tx, task, (_S.PENDING, _S.RUNNING, _S.PAUSED))
             for subtask in active:
                 tables.move_subtask(tx, subtask, "cancel", actor=tenure.owner_id, tenure=tenure)
-        with self.database.transaction() as tx:
-            self.registry.find(task.type).revert(tx, task)
-            self._move(tx, task, "reverted", tenure)
+        try:
+            with self.database.transaction() as tx:
+                self.registry.find(task.type).revert(tx, task)
+                self._move(tx, task, "reverted", tenure)
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, errors.CannotReach):
+            raise
+        except Exception as error:
+            log.exception("task %s: undoing failed and is tried again", task.id)
+            return self._say_why_stuck(task, tenure, _record_of(error))
         return True
+
+    def _say_why_stuck(self, task: Task, tenure: Tenure, record: dict[str, Any]) -> bool:
+        """Write on the row why a task does not end, once per reason."""
+        if task.extra_params.get(REVERT_ERROR, {}).get("message") != record["message"]:
+            with self.database.transaction() as tx:
+                self._move(tx, task, "revert_again", tenure, extra_params={**task.extra_params, REVERT_ERROR: record})
+        return False
 
     def _in_states(self, tx: Transaction, task: Task, states: tuple[SubtaskState, ...]) -> list[Subtask]:
         return [subtask for subtask in tables.subtasks_of(tx, task.id, step=task.step) if subtask.state in states]
 
 
-def moved_on(task: Task) -> bool:
-    """Whether the task still lives."""
-    return task.state not in (TaskState.SUCCEED, TaskState.FAILED, TaskState.REVERTED)
+def _record_of(error: Exception) -> dict[str, Any]:
+    if isinstance(error, errors.TideshiftError):
+        return error.as_record()
+    return {"code": "internal", "message": repr(error), "hint": "See the log of the owner.", "fields": {}}
+
+
+def _by_request(modifications: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Group what waits by its request, in the order of asking."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for modification in modifications:
+        grouped.setdefault(modification["request_id"], []).append(modification)
+    return grouped
 
 
 def _outcome_at_end(command: str, state: TaskState) -> events.Outcome:

@@ -39,7 +39,7 @@ from tideshift.store.tables import METADATA, Json
 
 __all__ = [
     "active_subtasks", "checkpoint_subtask", "delete_node", "finished_tasks_with_subtasks", "insert_subtasks", "insert_task", "live_tasks",
-    "move_subtask", "move_task", "nodes", "put_node", "step_counts", "subtask_by_id", "subtasks_of", "subtasks_to_history", "task_by_id",
+    "move_subtask", "move_task", "nodes", "put_node", "record_session", "step_counts", "subtask_by_id", "subtasks_of", "subtasks_to_history", "task_by_id",
     "task_by_key", "touch_node",
 ]  # fmt: skip
 
@@ -235,13 +235,14 @@ def subtask_by_id(tx: Transaction, subtask_id: int) -> Subtask:
 
 def subtasks_of(tx: Transaction, task_id: int, *, step: int | None = None) -> list[Subtask]:
     """Read a task's subtasks, live and from the history, in order of step and ordinal."""
-    found: list[Subtask] = []
+    found: dict[int, Subtask] = {}
     for table in (subtask, subtask_history):
         statement = select(table).where(table.c.task_id == task_id).order_by(table.c.step, table.c.ordinal)
         if step is not None:
             statement = statement.where(table.c.step == step)
-        found += [from_row(Subtask, row) for row in tx.execute(statement).mappings()]
-    return sorted(found, key=lambda s: (s.step, s.ordinal))
+        # By id, since one that goes to the history between the two statements is seen in both.
+        found |= {row["id"]: from_row(Subtask, row) for row in tx.execute(statement).mappings()}
+    return sorted(found.values(), key=lambda s: (s.step, s.ordinal))
 
 
 def active_subtasks(tx: Transaction, *, exec_id: str | None = None) -> list[Subtask]:
@@ -313,6 +314,17 @@ def checkpoint_subtask(tx: Transaction, seen: Subtask, *, checkpoint: dict[str, 
         raise SubtaskLost(f"subtask {seen.id} is no longer ours (attempt {seen.attempt})", subtask_id=seen.id, attempt=seen.attempt)
 
 
+def record_session(tx: Transaction, seen: Subtask, session: dict[str, str]) -> None:
+    """Write which session works on a subtask from now on, under the attempt."""
+    statement = (
+        update(subtask)
+        .where(subtask.c.id == seen.id, subtask.c.attempt == seen.attempt, subtask.c.state == SubtaskState.RUNNING)
+        .values(session=session)
+    )
+    if tx.execute(statement).rowcount != 1:
+        raise SubtaskLost(f"subtask {seen.id} is no longer ours (attempt {seen.attempt})", subtask_id=seen.id, attempt=seen.attempt)
+
+
 def finished_tasks_with_subtasks(tx: Transaction, *, limit: int) -> list[int]:
     """Return ids of subtasks whose task is in the history, oldest first."""
     statement = (
@@ -321,12 +333,12 @@ def finished_tasks_with_subtasks(tx: Transaction, *, limit: int) -> list[int]:
     return [row[0] for row in tx.execute(statement)]
 
 
-def subtasks_to_history(tx: Transaction, ids: list[int]) -> None:
-    """Move these subtasks to the history."""
+def subtasks_to_history(tx: Transaction, ids: list[int], *, tenure: Tenure) -> None:
+    """Move these subtasks to the history; nothing happens once the tenure is over."""
     names = [column.name for column in subtask.c]
-    chosen = select(*(subtask.c[name] for name in names)).where(subtask.c.id.in_(ids))
+    chosen = select(*(subtask.c[name] for name in names)).where(subtask.c.id.in_(ids), tenure_guard(tenure, tx))
     tx.execute(insert(subtask_history).from_select(names, chosen))
-    tx.execute(delete(subtask).where(subtask.c.id.in_(ids)))
+    tx.execute(delete(subtask).where(subtask.c.id.in_(ids), subtask.c.id.in_(select(subtask_history.c.id))))
 
 
 def nodes(tx: Transaction) -> list[Node]:
@@ -350,6 +362,9 @@ def touch_node(tx: Transaction, host: str, *, draining: bool) -> bool:
     return tx.execute(statement).rowcount == 1
 
 
-def delete_node(tx: Transaction, host: str) -> None:
-    """Take a node off the register."""
-    tx.execute(delete(node).where(node.c.host == host))
+def delete_node(tx: Transaction, host: str, *, seen_heartbeat_at: int | None = None) -> bool:
+    """Take a node off the register, if its heartbeat is still the one that was seen; return whether it was there."""
+    statement = delete(node).where(node.c.host == host)
+    if seen_heartbeat_at is not None:
+        statement = statement.where(node.c.heartbeat_at == seen_heartbeat_at)
+    return tx.execute(statement).rowcount == 1

@@ -84,7 +84,8 @@ def require(database: Database) -> None:
             raise VersionMismatch("the tideshift tables were made by an older version")
         case SystemState.NEWER:
             raise VersionMismatch(
-                "the tideshift tables were made by a newer version", hint="Install that version of tideshift, or a later one."
+                "the tideshift tables were made by a newer version",
+                hint="Install that version of tideshift, or a later one.",
             )
 
 

@@ -223,9 +223,10 @@ class Database:
         self, *, write: bool = True, durable: bool = True, lock_wait_seconds: float | None = None
     ) -> Iterator[Transaction]:
         """Open one transaction on a connection of the pool."""
-        with self.session() as session, session.transaction(
-            write=write, durable=durable, lock_wait_seconds=lock_wait_seconds
-        ) as tx:
+        with (
+            self.session() as session,
+            session.transaction(write=write, durable=durable, lock_wait_seconds=lock_wait_seconds) as tx,
+        ):
             yield tx
 
     def run(self, work: Callable[[Transaction], T], *, write: bool = True, tries: int = 5) -> T:

@@ -86,7 +86,9 @@ class Driver(Protocol):
         """Say what a DB-API error (bare, not wrapped) means; `committing` when it came from the commit itself."""
         ...
 
-    def run_verbatim(self, connection: Connection, sql: str, binds: tuple[Any, ...]) -> tuple[list[tuple[Any, ...]], int]:
+    def run_verbatim(
+        self, connection: Connection, sql: str, binds: tuple[Any, ...]
+    ) -> tuple[list[tuple[Any, ...]], int]:
         """Execute one text exactly as given by the driver's own cursor; return its rows and the affected row count."""
         ...
 

@@ -17,7 +17,17 @@ from sqlalchemy import ColumnElement, Row, exists, insert, select
 from tideshift.store.database import Transaction
 from tideshift.store.tables import event
 
-__all__ = ["Event", "OpenRequest", "Outcome", "RequestMisused", "conclude", "history", "open_requests", "record", "request"]
+__all__ = [
+    "Event",
+    "OpenRequest",
+    "Outcome",
+    "RequestMisused",
+    "conclude",
+    "history",
+    "open_requests",
+    "record",
+    "request",
+]
 
 _REQUEST, _OUTCOME = "request", "outcome"
 

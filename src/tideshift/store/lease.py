@@ -131,7 +131,10 @@ class Lease:
             now = tx.now_expression()
             statement = (
                 update(owner_lease)
-                .where(_is(Tenure(self.name, seen.owner_id, seen.tenure)), or_(owner_lease.c.expires_at <= now, literal(bool(seen.held))))
+                .where(
+                    _is(Tenure(self.name, seen.owner_id, seen.tenure)),
+                    or_(owner_lease.c.expires_at <= now, literal(bool(seen.held))),
+                )
                 .values(
                     owner_id=self.holder,
                     tenure=tenure.number,
@@ -148,7 +151,9 @@ class Lease:
         if not driver.capabilities.session_is_process or not seen.session or seen.owner_id == self.holder:
             return False
         with self.database.transaction(write=False) as tx:
-            return all(driver.session_gone(tx.connection, SessionIdentity.from_record(record)) for record in seen.session)
+            return all(
+                driver.session_gone(tx.connection, SessionIdentity.from_record(record)) for record in seen.session
+            )
 
     def _old_sessions_gone(self, seen: Row[Any]) -> bool:
         """End the sessions of the expired holder and see them gone; one that lingers is looked at again next time.

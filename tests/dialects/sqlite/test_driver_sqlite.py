@@ -72,7 +72,9 @@ def test_a_folder_and_another_kind_of_file_are_refused(tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "not a database " * 100
 
 
-@pytest.mark.parametrize("name", ["a b.db", "a?b#c.db", "100%.db", "%41.db", "ü'\".db", "file:x.db", "a&mode=memory.db"])
+@pytest.mark.parametrize(
+    "name", ["a b.db", "a?b#c.db", "100%.db", "%41.db", "ü'\".db", "file:x.db", "a&mode=memory.db"]
+)
 def test_any_file_name_opens_that_very_file(tmp_path, name):
     """Characters that mean something in a URI mean nothing in a path."""
     path = tmp_path / name
@@ -201,7 +203,7 @@ def test_a_full_disk_is_named(moded):
             pages = tx.run_verbatim("PRAGMA page_count").scalar()
         session.connection.connection.dbapi_connection.execute(f"PRAGMA max_page_count = {pages + 1}")
 
-        with pytest.raises(DiskFull), session.transaction() as tx:
+        with pytest.raises(DiskFull), session.transaction() as tx:  # noqa: PT012
             for i in range(100):
                 tx.run_verbatim("INSERT INTO t VALUES (?, zeroblob(4000))", (i,))
 
@@ -301,7 +303,9 @@ def test_a_process_number_used_again_is_another_process():
 
     assert not process_gone(mine)
     assert process_gone(SessionIdentity(server=mine.server, backend=mine.backend, started="1"))
-    assert process_gone(SessionIdentity(server=f"{socket.gethostname()}/other", backend=mine.backend, started=mine.started))
+    assert process_gone(
+        SessionIdentity(server=f"{socket.gethostname()}/other", backend=mine.backend, started=mine.started)
+    )
     assert not process_gone(SessionIdentity(server="elsewhere/x", backend="999999", started="1"))
 
 

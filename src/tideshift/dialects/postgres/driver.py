@@ -72,7 +72,7 @@ class PostgresDriver:
     """One database of a PostgreSQL server; `url` is libpq's, also in SQLAlchemy's spelling with a driver's name."""
 
     name = "postgres"
-    capabilities = DriverCapabilities(concurrent_writers=True, transactional_ddl=True, ends_sessions=True, notifies=True)
+    capabilities = DriverCapabilities(concurrent_writers=True, transactional_ddl=True, ends_sessions=True)
 
     def __init__(
         self,
@@ -134,14 +134,16 @@ class PostgresDriver:
         """Begin in READ COMMITTED, which psycopg says by itself, with this transaction's own limits.
 
         Durable means at least that the server's disk and its synchronous standbys have it; a stronger default stays.
+        SET and SHOW take no snapshot, so that the caller may still choose another level for this transaction.
         """
-        settings = f"set_config('lock_timeout', '{max(1, round(lock_wait_seconds * 1000))}', true)"
+        dbapi_connection = _dbapi(connection)
+        settings = [f"SET LOCAL lock_timeout = {max(1, round(lock_wait_seconds * 1000))}"]
         if write and durable:
-            settings += (
-                ", set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
-                " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
-            )
-        _dbapi(connection).execute(f"SELECT {settings}".encode())
+            if "durable" not in connection.info:
+                (default,) = dbapi_connection.execute("SHOW synchronous_commit").fetchone() or ("",)
+                connection.info["durable"] = "remote_apply" if default == "remote_apply" else "on"
+            settings.append(f"SET LOCAL synchronous_commit = {connection.info['durable']}")
+        dbapi_connection.execute("; ".join(settings).encode())
 
     def now(self) -> ColumnElement[int]:
         """Return the server's clock, not the transaction's start."""
@@ -293,9 +295,7 @@ def _server(connection: Connection) -> str:
     if connection.exec_driver_sql(readable).scalar_one():
         identifier = "SELECT system_identifier::text FROM pg_control_system()"
     else:
-        identifier = (
-            "SELECT concat(host(inet_server_addr()), ':', current_setting('port'), '/', current_setting('cluster_name'))"
-        )
+        identifier = "SELECT concat(host(inet_server_addr()), ':', current_setting('port'), '/', current_setting('cluster_name'))"
     return str(connection.exec_driver_sql(identifier).scalar_one())
 
 

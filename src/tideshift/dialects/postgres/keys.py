@@ -86,7 +86,9 @@ class PostgresKeyOrder:
         bound: Bound = []
         for column, (type_name, _), text in zip(self.columns, self._known(), row, strict=True):
             if text is None:
-                raise PlanRefused(f"column {column!r} of the key of {self.name} holds NULL", reasons=["NULL in the key"])
+                raise PlanRefused(
+                    f"column {column!r} of the key of {self.name} holds NULL", reasons=["NULL in the key"]
+                )
             bound.append([type_name, text])
         return bound
 
@@ -97,7 +99,9 @@ class PostgresKeyOrder:
         self.prepare(tx)
         for column in self.columns:
             if tx.run_verbatim(f"SELECT 1 FROM {self.name} WHERE {quote(column)} IS NULL LIMIT 1").rows:
-                raise PlanRefused(f"column {column!r} of the key of {self.name} holds NULL", reasons=["NULL in the key"])
+                raise PlanRefused(
+                    f"column {column!r} of the key of {self.name} holds NULL", reasons=["NULL in the key"]
+                )
         whole = KeyRange(None, None)
         first, last = self._end(tx, whole), self._end(tx, whole, reverse=True)
         return None if first is None or last is None else (first, last)

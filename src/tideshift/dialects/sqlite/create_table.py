@@ -7,6 +7,7 @@ constraint's name stands as an element of its own.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -104,10 +105,11 @@ class TableText:
         A bare constraint name stays in the place of a table constraint, since a comma may or may not stand beside it.
         """
         edits = [(clause.start, clause.end, "") for column in self.columns for clause in column.clauses if clause.kind in kinds]
-        for clause in self.constraints:
-            if clause.kind in kinds:
-                edits.append((clause.start, clause.end, "" if clause.kind is ClauseKind.AUTOINCREMENT else "CONSTRAINT left_out"))
-        return edits
+        return edits + [
+            (clause.start, clause.end, "" if clause.kind is ClauseKind.AUTOINCREMENT else "CONSTRAINT left_out")
+            for clause in self.constraints
+            if clause.kind in kinds
+        ]
 
 
 def qualifier_edits(text: str, table: str, new_name: str) -> list[Edit]:
@@ -115,7 +117,7 @@ def qualifier_edits(text: str, table: str, new_name: str) -> list[Edit]:
     tokens = significant(text)
     return [
         (token.start, token.end, new_name)
-        for token, following in zip(tokens, tokens[1:], strict=False)
+        for token, following in itertools.pairwise(tokens)
         if following.is_operator(".") and same_name(_name(token), table)
     ]
 
@@ -223,22 +225,16 @@ class _Reader:
                 return [Clause(ClauseKind.NAME, start, self._end())]
             case "DEFAULT":
                 return [Clause(ClauseKind.DEFAULT, start, self._default())]
-            case "NULL":
+            case "NULL" | "UNIQUE":
                 self._on_conflict()
-                return [Clause(ClauseKind.NULL, start, self._end())]
+                return [Clause(ClauseKind(word), start, self._end())]
             case "NOT" if self._accept("NULL"):
                 self._on_conflict()
                 return [Clause(ClauseKind.NOT_NULL, start, self._end())]
             case "NOT" | "DEFERRABLE":
-                if word == "NOT":
-                    self._take("DEFERRABLE")
-                self._initially()
-                return [Clause(ClauseKind.DEFERRABLE, start, self._end())]
+                return [self._deferrable(start, word)]
             case "PRIMARY":
                 return self._primary_key(start)
-            case "UNIQUE":
-                self._on_conflict()
-                return [Clause(ClauseKind.UNIQUE, start, self._end())]
             case "CHECK":
                 return [self._check(start)]
             case "REFERENCES":
@@ -251,6 +247,12 @@ class _Reader:
                 return [self._generated(start, word)]
         self.at -= 1
         return self._fail()
+
+    def _deferrable(self, start: int, word: str) -> Clause:
+        if word == "NOT":
+            self._take("DEFERRABLE")
+        self._initially()
+        return Clause(ClauseKind.DEFERRABLE, start, self._end())
 
     def _default(self) -> int:
         if self._is_operator("("):

@@ -63,7 +63,9 @@ class SqliteDriver:
     """One SQLite file."""
 
     name = "sqlite"
-    capabilities = DriverCapabilities(concurrent_writers=False, transactional_ddl=True, ends_sessions=False, session_is_process=True)
+    capabilities = DriverCapabilities(
+        concurrent_writers=False, transactional_ddl=True, ends_sessions=False, session_is_process=True
+    )
 
     def __init__(self, path: str | os.PathLike[str], *, pool_size: int = 16, open_wait_seconds: float = 5.0) -> None:
         self.path = os.path.realpath(os.fspath(path))
@@ -116,7 +118,12 @@ class SqliteDriver:
         settings = connection.info
         _pin(dbapi_connection, settings, "busy_timeout", max(0, round(lock_wait_seconds * 1000)))
         if write:
-            _pin(dbapi_connection, settings, "synchronous", self._synchronous(dbapi_connection, settings, durable=durable))
+            _pin(
+                dbapi_connection,
+                settings,
+                "synchronous",
+                self._synchronous(dbapi_connection, settings, durable=durable),
+            )
         dbapi_connection.execute("BEGIN IMMEDIATE" if write else "BEGIN DEFERRED")
 
     def _synchronous(self, dbapi_connection: Any, settings: dict[Any, Any], *, durable: bool) -> int:

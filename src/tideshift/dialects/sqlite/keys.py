@@ -33,7 +33,8 @@ def rowid_alias(columns: Iterable[str]) -> str:
         if alias not in hidden:
             return alias
     raise PlanRefused(
-        "columns named rowid, _rowid_ and oid hide the table's rowid", reasons=["the rowid cannot be reached by any name"]
+        "columns named rowid, _rowid_ and oid hide the table's rowid",
+        reasons=["the rowid cannot be reached by any name"],
     )
 
 
@@ -125,7 +126,9 @@ class SqliteKeyOrder:
         """Write the key of a row that was read, by the list above, as a bound."""
         for name, value in zip(self.columns, row, strict=True):
             if value is None:
-                raise PlanRefused(f"column {name!r} of the key of {self.table!r} holds NULL", reasons=["NULL in the key"])
+                raise PlanRefused(
+                    f"column {name!r} of the key of {self.table!r} holds NULL", reasons=["NULL in the key"]
+                )
         return [encode_value(value) for value in row]
 
     # ── the protocol ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +230,9 @@ class SqliteKeyOrder:
     def _count(self, tx: Transaction, key_range: KeyRange, *, limit: int | None) -> int:
         condition, binds = self.where(key_range)
         inner = f"SELECT 1 FROM {quote(self.table)} WHERE {condition} LIMIT ?"
-        return int(tx.run_verbatim(f"SELECT count(*) FROM ({inner})", (*binds, -1 if limit is None else limit)).scalar())
+        return int(
+            tx.run_verbatim(f"SELECT count(*) FROM ({inner})", (*binds, -1 if limit is None else limit)).scalar()
+        )
 
     def _counted_cuts(self, tx: Transaction, key_range: KeyRange, *, count: int, parts: int) -> list[Bound]:
         """Return the keys between parts of equal row counts; one walk over the range in all."""
@@ -274,7 +279,9 @@ class SqliteKeyOrder:
 
 
 def _without_rowid(tx: Transaction, table: str) -> bool:
-    rows = tx.run_verbatim("SELECT wr FROM pragma_table_list WHERE lower(name) = lower(?) AND schema = 'main'", (table,))
+    rows = tx.run_verbatim(
+        "SELECT wr FROM pragma_table_list WHERE lower(name) = lower(?) AND schema = 'main'", (table,)
+    )
     return bool(rows.scalar())
 
 

@@ -48,13 +48,16 @@ class Layout:
     old_text: str
     new_text: str
     columns: tuple[str, ...]
-    """All columns, in order; `generated` names those that cannot be written."""
+    """All columns, in order; `generated` names those that cannot be written, `virtual` those of them that are not stored."""
     generated: tuple[str, ...]
+    virtual: tuple[str, ...]
     rowid: str | None
     """The name by which the rowid is reached, or None for a table without one."""
     rowid_column: str | None
     """The column that is the rowid (INTEGER PRIMARY KEY), if any."""
     key: tuple[KeyColumn, ...]
+    collations_differ: bool
+    """Whether the key's index has other collations than its columns, so that every statement must spell them out."""
     utf8: bool
     indexes: tuple[SourceIndex, ...]
     automatic_indexes: tuple[str, ...]
@@ -75,6 +78,7 @@ class Layout:
                 **record,
                 "columns": tuple(record["columns"]),
                 "generated": tuple(record["generated"]),
+                "virtual": tuple(record["virtual"]),
                 "key": tuple(KeyColumn(**key) for key in record["key"]),
                 "indexes": tuple(SourceIndex(**index) for index in record["indexes"]),
                 "automatic_indexes": tuple(record["automatic_indexes"]),
@@ -98,10 +102,13 @@ class Layout:
             self.columns if self.rowid else [key.name for key in self.key],
             rowid=self.rowid is not None,
             driver=driver,
-            collations=[key.collation for key in self.key],
+            collations=[self._collation(key) for key in self.key],
             descending=[key.descending for key in self.key],
             utf8=self.utf8,
         )
+
+    def _collation(self, key: KeyColumn) -> str | None:
+        return key.collation if self.collations_differ else None
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -122,6 +129,39 @@ class Layout:
         )
 
     @property
+    def compared(self) -> tuple[str, ...]:
+        """Return the columns that are stored in a row."""
+        return tuple(name for name in self.columns if name not in self.virtual)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Return the names of the key's columns."""
+        return tuple(key.name for key in self.key)
+
+    @property
+    def shown_key(self) -> tuple[str, ...]:
+        """Return the names of the key's columns as a person knows them."""
+        return (self.rowid_column,) if self.rowid_column is not None else self.key_names
+
+    def key_is(self, left: str, right: str) -> str:
+        """Return the condition that two rows, each given as a quoted table or alias, have the same key."""
+        return " AND ".join(
+            f"{left}.{quote(key.name)}{_collate(self._collation(key))} = {right}.{quote(key.name)}"
+            for key in self.key
+        )
+
+    def key_in(self, keys: str, *, negated: bool = False, qualifier: str = "") -> str:
+        """Return the condition that a row's key is among those of a query."""
+        dot = f"{qualifier}." if qualifier else ""
+        names = [f"{dot}{quote(key.name)}{_collate(self._collation(key))}" for key in self.key]
+        left = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        return f"{left} {'NOT IN' if negated else 'IN'} ({keys})"
+
+    @property
     def key_marks(self) -> tuple[str, ...]:
         """Return the log's key columns."""
         return tuple(f"k{number}" for number in range(len(self.key)))
+
+
+def _collate(collation: str | None) -> str:
+    return f" COLLATE {quote(collation)}" if collation is not None else ""

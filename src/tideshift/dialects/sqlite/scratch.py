@@ -50,8 +50,8 @@ def read_shape(run: Run, table: str) -> Shape:
         'SELECT name, "unique", origin, partial FROM pragma_index_list(?) ORDER BY name', (table,)
     ):
         terms = run('SELECT cid, name, "desc", coll, "key" FROM pragma_index_xinfo(?) ORDER BY seqno', (name,))
-        indexes.append(IndexShape(name, bool(unique), origin, bool(partial), tuple(terms)))  # type: ignore[arg-type]
-    return Shape(tuple(columns), tuple(indexes))  # type: ignore[arg-type]
+        indexes.append(IndexShape(name, bool(unique), origin, bool(partial), tuple(terms)))
+    return Shape(tuple(columns), tuple(indexes))
 
 
 class Scratch:

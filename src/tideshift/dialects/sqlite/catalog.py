@@ -1,0 +1,180 @@
+"""What is in the file, as sqlite_master and the catalogue pragmas tell."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from tideshift.ddl.change import TableName
+from tideshift.ddl.dialect import DoctorFinding
+from tideshift.dialects.sqlite.driver import SqliteDriver, library_warnings, quote
+from tideshift.dialects.sqlite.layout import SourceIndex
+from tideshift.dialects.sqlite.names import OWN_NAME
+from tideshift.dialects.sqlite.scratch import Shape, read_shape
+from tideshift.errors import NotFound, PlanRefused
+from tideshift.store.database import Database, Transaction
+from tideshift.store.tables import NAMESPACE
+
+__all__ = ["SourceTable", "SqliteCatalog", "find_table", "near", "shape_of"]
+
+_COUNTED_ROWS_MAX = 20_000
+_MANY_OBJECTS = 100
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """One ordinary table: its exact name, its text, the indexes made by hand and the names of the others."""
+
+    name: str
+    text: str
+    indexes: tuple[SourceIndex, ...]
+    automatic_indexes: tuple[str, ...]
+
+
+def find_table(tx: Transaction, table: TableName) -> SourceTable:
+    """Find an ordinary table of the main database; raise `NotFound` with near names, or `PlanRefused` with the reason."""
+    if table.schema is not None and table.schema.lower() != "main":
+        _refuse(table, f"only tables of the main database can be changed, not of {table.schema!r}")
+    rows = tx.run_verbatim(
+        "SELECT type, name, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')", (table.name,)
+    ).rows
+    if not rows:
+        raise NotFound(f"there is no table {table.name!r}", hint=near(table.name, _table_names(tx)), table=table.name)
+    kind, name, text = rows[0]
+    if kind == "view":
+        _refuse(table, "it is a view")
+    if name.lower().startswith("sqlite_"):
+        _refuse(table, "it belongs to SQLite itself")
+    if name.lower().startswith(f"{NAMESPACE}_"):
+        _refuse(table, f"it belongs to {NAMESPACE} itself")
+    kinds = tx.run_verbatim("SELECT type FROM pragma_table_list WHERE schema = 'main' AND name = ?", (name,)).rows
+    if kinds and kinds[0][0] == "virtual":
+        _refuse(table, "it is a virtual table")
+    if kinds and kinds[0][0] == "shadow":
+        _refuse(table, "it is a part of a virtual table")
+    indexes = tx.run_verbatim("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? ORDER BY rowid", (name,))
+    return SourceTable(
+        name,
+        text,
+        tuple(SourceIndex(index, sql) for index, sql in indexes.rows if sql is not None),
+        tuple(index for index, sql in indexes.rows if sql is None),
+    )
+
+
+def _refuse(table: TableName, reason: str) -> None:
+    raise PlanRefused(f"the type of a column of {str(table)!r} cannot be changed: {reason}", reasons=[reason])
+
+
+def _table_names(tx: Transaction) -> list[str]:
+    rows = tx.run_verbatim(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        f" AND name NOT LIKE '{NAMESPACE}\\_%' ESCAPE '\\'"
+    ).rows
+    return [name for (name,) in rows]
+
+
+def near(name: str, candidates: list[str]) -> str:
+    """Return a hint that names what may have been meant."""
+    by_fold = {candidate.lower(): candidate for candidate in candidates}
+    found = [by_fold[match] for match in difflib.get_close_matches(name.lower(), list(by_fold), n=3, cutoff=0.6)]
+    return f"Did you mean {' or '.join(found)}?" if found else ""
+
+
+def shape_of(tx: Transaction, table: str) -> Shape:
+    """Read a table's shape."""
+
+    def run(sql: str, binds: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return tx.run_verbatim(sql, binds).rows
+
+    return read_shape(run, table)
+
+
+class SqliteCatalog:
+    """What is in the file."""
+
+    def __init__(self, driver: SqliteDriver) -> None:
+        self._driver = driver
+
+    def row_estimate(self, tx: Transaction, table: TableName) -> tuple[int, bool]:
+        """Count up to some thousand rows; beyond that use ANALYZE's figure, the rowids' span, or the file's size."""
+        name = find_table(tx, table).name
+        counted = tx.run_verbatim(
+            f"SELECT count(*) FROM (SELECT 1 FROM {quote(name)} LIMIT ?)", (_COUNTED_ROWS_MAX,)
+        ).scalar()
+        if counted < _COUNTED_ROWS_MAX:
+            return int(counted), True
+        analyzed = self._analyzed_rows(tx, name)
+        if analyzed is None:
+            analyzed = self._rows_by_keys(tx, name)
+        return max(int(counted), analyzed), False
+
+    def _analyzed_rows(self, tx: Transaction, name: str) -> int | None:
+        if not tx.run_verbatim("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").rows:
+            return None
+        rows = tx.run_verbatim("SELECT stat FROM sqlite_stat1 WHERE tbl = ? AND stat IS NOT NULL", (name,)).rows
+        figures = [int(first) for (stat,) in rows if (first := str(stat).split()[0]).isdigit()]
+        return max(figures, default=None)
+
+    def _rows_by_keys(self, tx: Transaction, name: str) -> int:
+        """Estimate from the key: a rowid table by its span, any other by the whole file and its mean row."""
+        size = int(tx.run_verbatim("PRAGMA page_count").scalar()) * int(tx.run_verbatim("PRAGMA page_size").scalar())
+        from tideshift.dialects.sqlite.keys import SqliteKeyOrder
+
+        order = SqliteKeyOrder.read(tx, name, self._driver)
+        columns = [column[0] for column in shape_of(tx, name).columns]
+        lengths = " + ".join(f"coalesce(length({quote(column)}), 0) + 1" for column in columns)
+        mean = tx.run_verbatim(f"SELECT avg(n) FROM (SELECT {lengths} AS n FROM {quote(name)} LIMIT 200)").scalar()
+        by_size = size // max(1, int(mean or 1))
+        ends = order.first_and_last(tx) if order.rowid else None
+        if ends is None:
+            return by_size
+        return min(by_size, int(ends[1][0][1]) - int(ends[0][0][1]) + 1)
+
+    def objects(self, tx: Transaction) -> set[tuple[str, str]]:
+        """Return what is named as a job names things."""
+        rows = tx.run_verbatim(
+            f"SELECT type, name FROM sqlite_master WHERE name GLOB '{NAMESPACE}_[0-9]*' AND type IN ('table', 'index', 'trigger')"
+        ).rows
+        return {(kind, name) for kind, name in rows if OWN_NAME.match(name)}
+
+    def findings(self, database: Database) -> list[DoctorFinding]:
+        """Look at library, journal and settings."""
+        with database.transaction(write=False) as tx:
+            journal = str(tx.run_verbatim("PRAGMA journal_mode").scalar())
+            enforced = tx.run_verbatim("PRAGMA foreign_keys").scalar()
+            free_pages = int(tx.run_verbatim("PRAGMA freelist_count").scalar())
+            pages = int(tx.run_verbatim("PRAGMA page_count").scalar())
+        found = [
+            DoctorFinding(
+                code="sqlite_library",
+                message=warning,
+                hint="Install the extra: pip install 'tideshift[sqlite]', and let the applications use a library without the bug.",
+            )
+            for warning in library_warnings(journal_mode=journal, version=self._driver.version)
+        ]
+        if journal not in ("wal", "memory"):
+            found.append(
+                DoctorFinding(
+                    code="rollback_journal",
+                    message=f"the journal mode is {journal}: readers and the writer keep one another waiting",
+                    hint="PRAGMA journal_mode = WAL lets readers go on during every change; set it if your applications allow.",
+                )
+            )
+        if enforced:
+            found.append(
+                DoctorFinding(
+                    code="foreign_keys_on",
+                    message="this library turns foreign_keys on by itself on every connection",
+                    hint="Use a library built without SQLITE_DEFAULT_FOREIGN_KEYS for tideshift: pip install 'tideshift[sqlite]'",
+                )
+            )
+        if pages > _MANY_OBJECTS and free_pages * 2 > pages:
+            found.append(
+                DoctorFinding(
+                    code="free_pages",
+                    message=f"{free_pages} of {pages} pages of the file are free",
+                    hint="New rows will use them; VACUUM would shrink the file, but never run it while a job is under way.",
+                )
+            )
+        return found

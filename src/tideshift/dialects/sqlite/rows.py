@@ -1,0 +1,95 @@
+"""Carrying source rows into a table of the new shape, and finding the row that does not fit.
+
+Always INSERT OR ABORT: the statement's own clause overrides whatever ON CONFLICT stands in a constraint, so that nothing
+is ever replaced or skipped silently. A statement that fails leaves the transaction as it was before that statement.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.layout import Layout
+from tideshift.errors import TideshiftError, ValueRefused
+from tideshift.store.database import ConstraintViolated, DatabaseFailed, Transaction
+from tideshift.store.keys import Bound, decode_value
+
+__all__ = ["ROW_REFUSED", "insert_rows", "refusal"]
+
+ROW_REFUSED = (ConstraintViolated, DatabaseFailed)
+"""What a row can cause: a constraint of the new shape, or an error inside an expression."""
+
+_SAVEPOINT = "tideshift_try"
+_SHOWN_CHARACTERS = 60
+
+
+def insert_rows(tx: Transaction, layout: Layout, target: str, condition: str, binds: tuple[Any, ...], *, tail: str = "") -> int:
+    """Insert the source rows of a condition, mapped, into a table; return how many."""
+    sql = (
+        f"INSERT OR ABORT INTO {quote(target)} ({layout.written_list})"
+        f" SELECT {layout.mapped_list} FROM {quote(layout.table)} WHERE {condition}{tail}"
+    )
+    return tx.run_verbatim(sql, binds).affected
+
+
+def refusal(
+    tx: Transaction,
+    layout: Layout,
+    driver: SqliteDriver,
+    *,
+    target: str,
+    where: tuple[str, tuple[Any, ...]],
+    error: TideshiftError,
+) -> TideshiftError:
+    """Find the first row, in key order, that the target refuses: the error that names it, or the one given if none does."""
+    condition, binds = where
+    order = layout.order(driver)
+    source = quote(layout.table)
+    rows = int(tx.run_verbatim(f"SELECT count(*) FROM {source} WHERE {condition}", binds).scalar())
+
+    def fits(count: int) -> TideshiftError | None:
+        tail = f" ORDER BY {order.order_by()} LIMIT {count}"
+        tx.run_verbatim(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            insert_rows(tx, layout, target, condition, binds, tail=tail)
+        except ROW_REFUSED as refused:
+            return refused
+        finally:
+            tx.run_verbatim(f"ROLLBACK TO {_SAVEPOINT}")
+            tx.run_verbatim(f"RELEASE {_SAVEPOINT}")
+        return None
+
+    found = fits(rows)
+    if found is None or fits(0) is not None:
+        return error
+    accepted, refused = 0, rows
+    # Ends: the distance halves.
+    while refused - accepted > 1:
+        middle = (accepted + refused) // 2
+        reason = fits(middle)
+        if reason is None:
+            accepted = middle
+        else:
+            refused, found = middle, reason
+    sql = f"SELECT {order.select_list()} FROM {source} WHERE {condition} ORDER BY {order.order_by()} LIMIT 1 OFFSET ?"
+    key = order.bound_of(tx.run_verbatim(sql, (*binds, refused - 1)).rows[0])
+    return _value_refused(layout, target, key, found)
+
+
+def _value_refused(layout: Layout, target: str, key: Bound, error: TideshiftError) -> ValueRefused:
+    reason = error.message.replace(target, layout.table)
+    shown = ", ".join(
+        f"{name} = {_shown(decode_value(pair))}" for name, pair in zip(layout.shown_key, key, strict=True)
+    )
+    return ValueRefused(
+        f"the row of {layout.table} with {shown} does not fit the new shape: {reason}",
+        table=layout.table,
+        column=layout.column,
+        key=key,
+        reason=reason,
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -1,0 +1,63 @@
+"""The rehearsal of a plan: everything that a job would make is made in an empty database in memory, and looked at."""
+
+from __future__ import annotations
+
+from tideshift.dialects.sqlite.capture import trigger_texts
+from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.names import Names
+from tideshift.dialects.sqlite.scratch import IndexShape, Scratch, Shape, TextRefused, scratch
+from tideshift.dialects.sqlite.texts import canary_texts, index_texts, log_text, retired_text, shadow_text, trial_text
+
+__all__ = ["try_everything"]
+
+
+def try_everything(layout: Layout, driver: SqliteDriver) -> list[str]:
+    """Make it all and return the reasons why it would not do (none: it does)."""
+    names = Names(0, layout.table)
+    with scratch(driver) as trial:
+        try:
+            trial.run(layout.old_text)
+            for index in layout.indexes:
+                trial.run(index.text)
+            trial.run(shadow_text(layout, names))
+            for text in [*index_texts(layout, names), log_text(layout, names), *canary_texts(layout, names)]:
+                trial.run(text)
+            trial.run(trial_text(layout, names))
+            for text in trigger_texts(layout, names).values():
+                trial.run(text)
+            reasons = _slow_lookups(trial, layout)
+            if _unnamed(trial.shape(layout.table), layout.column) != _unnamed(trial.shape(names.shadow), layout.column):
+                reasons.append("the shadow table would not have the table's shape")
+        except TextRefused as error:
+            return [f"the library refuses what the job would make: {error}"]
+    with scratch(driver) as trial:
+        try:
+            trial.run(retired_text(layout, names))
+        except TextRefused as error:
+            return [f"the library refuses the text for the old rows: {error}"]
+    return reasons
+
+
+def _slow_lookups(trial: Scratch, layout: Layout) -> list[str]:
+    """Look at the plan of every look-up that the capture triggers do; one that scans would slow every writer down."""
+    plans = [("an INSERT", f"INSERT INTO {quote(layout.table)} DEFAULT VALUES")]
+    if layout.displaced:
+        first = next(name for name in layout.columns if name not in layout.generated)
+        plans.append(("an UPDATE", f"UPDATE {quote(layout.table)} SET {quote(first)} = {quote(first)} WHERE 0"))
+    scans = []
+    for what, sql in plans:
+        rows = trial.run(f"EXPLAIN QUERY PLAN {sql}")
+        if any(str(row[-1]).startswith("SCAN tideshift_row") for row in rows):
+            scans.append(f"a unique index cannot be looked up by its own key, so {what} would have to read the whole table")
+    return scans
+
+
+def _unnamed(shape: Shape, column: str) -> tuple[object, ...]:
+    """Return a shape without what differs between source and shadow: index names and the changed type."""
+    columns = [(name, "" if name == column else type_text, *rest) for name, type_text, *rest in shape.columns]
+    return columns, sorted(map(_unnamed_index, shape.indexes))
+
+
+def _unnamed_index(index: IndexShape) -> tuple[object, ...]:
+    return index.unique, index.origin, index.partial, repr(index.terms)

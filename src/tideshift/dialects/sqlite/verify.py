@@ -1,0 +1,102 @@
+"""Trying rows on the new shape before anything is made, and comparing source and shadow row by row afterwards.
+
+Both use a temporary table of the new shape, which exists on one connection only and takes no lock in the user's file:
+the library itself converts the values, and what comes out is compared exactly, type by type and byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tideshift.ddl.dialect import ChunkResult, Comparison
+from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.keys import SqliteKeyOrder
+from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.names import Names
+from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, refusal
+from tideshift.dialects.sqlite.texts import trial_text
+from tideshift.store.database import Transaction
+from tideshift.store.keys import Bound, KeyRange
+
+__all__ = ["check_rows", "compare_chunk"]
+
+_DIFFERING_MAX = 1_000
+
+
+def check_rows(
+    tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, key_range: KeyRange, *, rows_max: int
+) -> ChunkResult:
+    """Put the first rows of the range into a table of the new shape and throw it away."""
+    order = layout.order(driver)
+    last = order.next_bound(tx, key_range, rows=rows_max)
+    if last is None:
+        return ChunkResult(rows=0, size_bytes=0, last=None)
+    condition, binds = order.where(KeyRange(key_range.low, last))
+    with _trial_table(tx, layout, names):
+        try:
+            rows = insert_rows(tx, layout, names.trial, condition, binds)
+        except ROW_REFUSED as error:
+            raise refusal(tx, layout, driver, target=names.trial, where=(condition, binds), error=error) from error
+    return ChunkResult(rows=rows, size_bytes=rows * layout.row_bytes, last=last)
+
+
+@contextmanager
+def _trial_table(tx: Transaction, layout: Layout, names: Names) -> Iterator[None]:
+    """Have the temporary table, new and empty; an exception ends the transaction and the table with it."""
+    tx.run_verbatim(f"DROP TABLE IF EXISTS temp.{quote(names.trial)}")
+    tx.run_verbatim(trial_text(layout, names))
+    yield
+    tx.run_verbatim(f"DROP TABLE temp.{quote(names.trial)}")
+
+
+def compare_chunk(
+    tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, key_range: KeyRange, *, rows_max: int
+) -> Comparison:
+    """Compare the first rows of the range, and the shadow's rows between them; keys in the log are left out."""
+    source, shadow = layout.order(driver), layout.order(driver, names.shadow)
+    last = source.next_bound(tx, key_range, rows=rows_max)
+    condition, binds = source.where(KeyRange(key_range.low, last))
+    present = 0
+    if last is not None:
+        present = int(tx.run_verbatim(f"SELECT count(*) FROM {quote(layout.table)} WHERE {condition}", binds).scalar())
+    # Behind the source's last row the shadow may have more: so the last chunk goes to the range's end.
+    chunk = KeyRange(key_range.low, last if present == rows_max else key_range.high)
+    condition, binds = source.where(chunk)
+    with _trial_table(tx, layout, names):
+        rows = insert_rows(tx, layout, names.trial, f"{condition} AND {layout.key_in(_logged(layout, names), negated=True)}", binds)
+        differing = _differing(tx, layout, names, driver)
+        differing += _only_in_shadow(tx, layout, names, shadow, chunk)
+    return Comparison(rows=rows, excluded=present - rows, differing=tuple(differing), last=last)
+
+
+def _logged(layout: Layout, names: Names) -> str:
+    return f"SELECT {', '.join(map(quote, layout.key_marks))} FROM {quote(names.log)}"
+
+
+def _differing(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) -> list[Bound]:
+    """Return the keys whose rows the shadow lacks or has otherwise."""
+    order = layout.order(driver)
+    unequal = " OR ".join(
+        f"typeof(t.{column}) <> typeof(s.{column}) OR t.{column} COLLATE BINARY IS NOT s.{column}"
+        for column in map(quote, layout.compared)
+    )
+    sql = (
+        f"SELECT {order.select_list(qualifier='t')} FROM temp.{quote(names.trial)} AS t"
+        f" LEFT JOIN {quote(names.shadow)} AS s ON {layout.key_is('s', 't')}"
+        f" WHERE s.{quote(layout.key[0].name)} IS NULL OR {unequal} LIMIT ?"
+    )
+    return [order.bound_of(row) for row in tx.run_verbatim(sql, (_DIFFERING_MAX,)).rows]
+
+
+def _only_in_shadow(
+    tx: Transaction, layout: Layout, names: Names, order: SqliteKeyOrder, chunk: KeyRange
+) -> list[Bound]:
+    """Return the keys that the shadow has and the source does not."""
+    condition, binds = order.where(chunk, qualifier="s")
+    sql = (
+        f"SELECT {order.select_list(qualifier='s')} FROM {quote(names.shadow)} AS s WHERE {condition}"
+        f" AND NOT EXISTS (SELECT 1 FROM temp.{quote(names.trial)} AS t WHERE {layout.key_is('t', 's')})"
+        f" AND {layout.key_in(_logged(layout, names), negated=True, qualifier='s')} LIMIT ?"
+    )
+    return [order.bound_of(row) for row in tx.run_verbatim(sql, (*binds, _DIFFERING_MAX)).rows]

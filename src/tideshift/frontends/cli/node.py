@@ -1,0 +1,111 @@
+"""`node` and `nodes`: running a node, and seeing who is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tideshift.errors import Interrupted, Retryable
+from tideshift.frontends.cli.interruption import Interruption
+from tideshift.frontends.cli.opening import SystemTables, opened
+from tideshift.frontends.cli.options import Settings, database_options, json_option
+from tideshift.frontends.cli.output import duration_text, print_json, print_table
+from tideshift.frontends.cli.register import seen_nodes
+from tideshift.frontends.cli.seeing import SLOTS, node_of_this_process
+from tideshift.frontends.cli.times import rfc3339
+
+if TYPE_CHECKING:
+    from tideshift.connect import Connected
+    from tideshift.store.database import Transaction
+
+__all__ = ["is_idle", "node_command", "nodes_command"]
+
+LOOK_SECONDS = 0.5
+COLUMNS = ("node", "state", "slots", "role", "heard of", "started", "version")
+
+
+@click.command("node", short_help="Run a node, which carries jobs out.")
+@click.option("--slots", type=click.IntRange(1, 1024), default=SLOTS, show_default=True, metavar="N", help="Subtasks at once.")
+@click.option("--until-idle", is_flag=True, help="End when nothing is left to be done, purges included.")
+@database_options
+@click.pass_context
+def node_command(ctx: click.Context, slots: int, until_idle: bool) -> int:
+    """Run a node: it carries out the jobs of this database until Ctrl-C. Any number of nodes may run.
+
+    \b
+    tideshift node
+    tideshift node --until-idle      # for a timer: work off what waits, then end
+    """
+    settings = ctx.ensure_object(Settings)
+    with opened(ctx, SystemTables.CREATED) as connected, Interruption() as interruption:
+        try:
+            with node_of_this_process(connected, wanted=True, slots=slots) as name:
+                settings.screen.message(f"node {name} runs with {slots} slots; stop it with Ctrl-C")
+                while not (until_idle and _seen_idle(connected)):  # ends: idle, or interrupted
+                    interruption.wait(connected.database.clock, LOOK_SECONDS)
+        except Interrupted:
+            settings.screen.message(f"node {name} has stopped; {_kept(connected)}")
+            return Interrupted.exit_code
+    settings.screen.message(f"node {name} has stopped: nothing is left to be done")
+    return 0
+
+
+def _seen_idle(connected: Connected) -> bool:
+    try:
+        return connected.database.run(is_idle, write=False)
+    except Retryable:
+        return False
+
+
+def is_idle(tx: Transaction) -> bool:
+    """Whether a node would find nothing to do: no job that can move, no live task, no purge that is due."""
+    from tideshift.ddl import tables
+    from tideshift.ddl.job import PLAN_VERSION
+    from tideshift.ddl.machine import JobState
+    from tideshift.dxf import tables as dxf_tables
+    from tideshift.dxf.machine import TaskState
+
+    waiting = (TaskState.PAUSED, TaskState.AWAITING_RESOLUTION)
+    return (
+        all(job.state is JobState.PAUSED or job.plan_version > PLAN_VERSION for job in tables.live_jobs(tx))
+        and all(task.state in waiting for task in dxf_tables.live_tasks(tx))
+        and not tables.artifacts_due(tx)
+    )
+
+
+def _kept(connected: Connected) -> str:
+    jobs, _ = connected.ddl.list(finished=0)
+    if not jobs:
+        return "no job is live"
+    return f"job {', '.join(str(job['id']) for job in jobs)} is kept; go on with: tideshift node"
+
+
+@click.command("nodes", short_help="List the registered nodes.")
+@json_option
+@database_options
+@click.pass_context
+def nodes_command(ctx: click.Context) -> int:
+    """List the registered nodes: alive, draining or dead, their slots, and when they were last heard of."""
+    settings = ctx.ensure_object(Settings)
+    with opened(ctx) as connected:
+        seen = connected.database.run(seen_nodes, write=False)
+    records = [
+        {
+            "name": one.node.host, "state": ("draining" if one.node.draining else "alive") if one.is_alive else "dead",
+            "slots": one.node.slots, "role": one.node.role, "version": one.node.version, "silent_seconds": one.silent_seconds,
+            "heartbeat_at": rfc3339(one.node.heartbeat_at), "started_at": rfc3339(one.node.started_at),
+        }
+        for one in seen
+    ]  # fmt: skip
+    if settings.json_wanted:
+        print_json({"nodes": records})
+    elif not records:
+        settings.screen.message("no node is registered; start one with: tideshift node")
+    else:
+        rows = [
+            [r["name"], r["state"], str(r["slots"]), r["role"] or "-", f"{duration_text(r['silent_seconds'])} ago", r["started_at"], r["version"]]
+            for r in records
+        ]
+        print_table(COLUMNS, rows)
+    return 0

@@ -1,0 +1,115 @@
+"""From the options to an open database: logging, fault injection, warnings about the library, the system tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from tideshift.frontends.cli.options import Settings
+
+if TYPE_CHECKING:
+    from tideshift.connect import Connected
+
+__all__ = ["SystemTables", "masked_url", "opened"]
+
+VARIABLE = "TIDESHIFT_URL"
+
+
+class SystemTables(Enum):
+    """What a command needs of the system tables."""
+
+    ANY = auto()
+    REQUIRED = auto()
+    CREATED = auto()
+
+
+@contextmanager
+def opened(ctx: click.Context, tables: SystemTables = SystemTables.REQUIRED) -> Iterator[Connected]:
+    """Open the database that the options name, and say what of its library is dangerous."""
+    settings = ctx.ensure_object(Settings)
+    url = named_url(settings)
+    _begin_logging(settings, url)
+
+    from tideshift.connect import connect
+
+    with connect(url) as connected:
+        inject_faults(settings)
+        for finding in connected.dialect.catalog.findings(connected.database):
+            settings.screen.warn(one_line(f"{finding.message} {finding.hint}"))
+        if tables is SystemTables.CREATED:
+            create_tables(connected, settings)
+        elif tables is SystemTables.REQUIRED:
+            connected.require()
+        yield connected
+
+
+def named_url(settings: Settings) -> str:
+    """Return the URL that was given; a password must not stand where `ps` shows it."""
+    if settings.url is None:
+        url = os.environ.get(VARIABLE, "")
+        if not url:
+            raise click.UsageError(f"no database is named: give --url URL, or set {VARIABLE}")
+        return url
+    if password_in(settings.url):
+        raise click.UsageError(
+            f"a password on the command line is seen by everybody on this machine: set {VARIABLE} instead of --url {masked_url(settings.url)}"
+        )
+    return settings.url
+
+
+def password_in(url: str) -> str | None:
+    """Return the password that a URL carries."""
+    if "://" not in url:
+        return None
+    try:
+        return urlsplit(url).password
+    except ValueError:
+        return None
+
+
+def masked_url(url: str) -> str:
+    """Return the URL as it may be shown."""
+    password = password_in(url)
+    return url if not password else url.replace(f":{password}@", ":***@", 1)
+
+
+def _begin_logging(settings: Settings, url: str) -> None:
+    from tideshift.frontends.cli.logs import begin_logging
+
+    try:
+        begin_logging(settings.screen, verbosity=settings.verbosity, log_file=settings.log_file, secret=password_in(url))
+    except OSError as error:
+        raise click.UsageError(f"the log cannot be written: {error}") from error
+
+
+def inject_faults(settings: Settings) -> None:
+    """Switch on the failpoints that the environment names, if this process may; the points are declared by now."""
+    from tideshift.failpoint import FailpointError, activate_from_environment
+
+    try:
+        activate_from_environment(enabled=settings.failpoints, stream=sys.stderr)
+    except FailpointError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def create_tables(connected: Connected, settings: Settings) -> None:
+    """Create missing system tables and say so; tables of another version are an error with the command to run."""
+    from tideshift.store import bootstrap
+
+    if bootstrap.state(connected.database) in (bootstrap.SystemState.ABSENT, bootstrap.SystemState.PARTIAL):
+        if connected.bootstrap():
+            settings.screen.message("created the system tables (see: tideshift init --dry-run)")
+    else:
+        connected.require()
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line."""
+    return " ".join(text.split())

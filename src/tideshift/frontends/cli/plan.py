@@ -1,0 +1,105 @@
+"""`plan`: what a change would do, from the catalogue alone."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from tideshift.frontends.cli.opening import SystemTables, opened
+from tideshift.frontends.cli.options import Settings, database_options, json_option, statement_options, statement_text
+from tideshift.frontends.cli.output import count_text, duration_text, print_json, printable
+
+if TYPE_CHECKING:
+    from tideshift.ddl.plan import Proposal
+
+__all__ = ["plan_command", "proposal_record"]
+
+REWRITES = {
+    "instant": (False, "no room beyond the catalogue"),
+    "direct": (True, "what the database's own statement needs"),
+    "native_online": (True, "what the database's own statement needs"),
+    "in_place_column": (True, "about the size of the column, until the old one is dropped"),
+    "shadow_table": (True, "about the size of the table and its indexes again, until the replaced table is purged"),
+}
+"""Per strategy: whether every row is written again, and the room that takes."""
+
+
+@click.command("plan", short_help="Say what a change would do; write nothing.")
+@statement_options
+@json_option
+@database_options
+@click.pass_context
+def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | None) -> int:
+    """Say what a change would do: strategy, stages, exact SQL, locks and how long they are held, rows and time.
+
+    \b
+    tideshift plan "ALTER TABLE orders ALTER COLUMN total TYPE NUMERIC"
+    tideshift plan -f change.sql
+
+    It writes nothing and needs no system tables. Exit code 0: it can be done; 5: it is refused, with every reason.
+    """
+    text = statement_text(statement, source)
+    settings = ctx.ensure_object(Settings)
+    with opened(ctx, SystemTables.ANY) as connected:
+        proposal = connected.ddl.plan(text)
+    if settings.json_wanted:
+        print_json({"plan": proposal_record(proposal)})
+        return 0
+    for line in proposal_lines(proposal):
+        click.echo(printable(line, keep="\n"))
+    return 0
+
+
+def proposal_record(proposal: Proposal) -> dict[str, Any]:
+    """Return the documented record of a plan."""
+    plan = proposal.plan
+    rewrites, disk = REWRITES[plan.strategy]
+    return {
+        "type": proposal.change.kind,
+        "schema": plan.reshaping.table.schema,
+        "table": plan.reshaping.table.name,
+        "strategy": str(plan.strategy),
+        "key_columns": list(plan.reshaping.key_columns),
+        "may_refuse_rows": plan.reshaping.may_refuse_rows,
+        "rewrites_rows": rewrites,
+        "disk": disk,
+        "row_total": proposal.rows,
+        "row_total_exact": proposal.rows_exact,
+        "seconds_estimate": proposal.seconds_estimate,
+        "stages": [
+            {
+                "name": stage.name, "schema_state": str(stage.schema_state), "chunked": stage.chunked, "revertible": stage.revertible,
+                "text": stage.text,
+            }
+            for stage in plan.stages
+        ],
+        "steps": [{"phase": step.phase, "sql": step.sql, "lock": step.lock, "hold": step.hold} for step in proposal.sql_steps],
+        "warnings": list(proposal.warnings),
+    }  # fmt: skip
+
+
+def proposal_lines(proposal: Proposal) -> list[str]:
+    """Return the plan for a person."""
+    record = proposal_record(proposal)
+    about = "" if record["row_total_exact"] else "about "
+    lines = [
+        f"{record['type']} on {proposal.change.table}",
+        f"  strategy  {record['strategy']}",
+        f"  rows      {about}{count_text(record['row_total'])}, " + ("each is written again" if record["rewrites_rows"] else "none is written"),
+        f"  time      about {duration_text(record['seconds_estimate'])} at the default lock share; a busy database takes longer",
+        f"  disk      {record['disk']}",
+        f"  key       {', '.join(record['key_columns'])}",
+        "  values    " + ("a row may be refused: every row is tried before anything is made" if record["may_refuse_rows"] else "none can be refused"),
+        "",
+        "stages",
+    ]  # fmt: skip
+    for stage in record["stages"]:
+        kind = "in chunks" if stage["chunked"] else "at once"
+        undo = "can be undone" if stage["revertible"] else "cannot be undone"
+        lines.append(f"  {stage['name']:<12} {stage['schema_state']:<22} {kind}, {undo}: {stage['text']}")
+    lines += ["", "statements"]
+    for step in record["steps"]:
+        sql = step["sql"].replace("\n", "\n    ")
+        lines += [f"  -- {step['phase']}; lock: {step['lock']}; held: {step['hold']}", f"    {sql}"]
+    return lines + [f"warning: {warning}" for warning in record["warnings"]]

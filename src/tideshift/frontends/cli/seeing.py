@@ -1,0 +1,147 @@
+"""Seeing one job through: a node of this process where one is wanted, the way to the end, and what is said there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tideshift.errors import Interrupted, TideshiftError, WaitTimeout
+from tideshift.frontends.cli.follow import Follower, Job, Report
+from tideshift.frontends.cli.interruption import Interruption
+from tideshift.frontends.cli.output import Screen, count_text, print_error, print_json, printable
+from tideshift.frontends.cli.register import NO_NODE, is_any_alive
+
+if TYPE_CHECKING:
+    from tideshift.connect import Connected
+
+__all__ = ["SLOTS", "exit_code_of", "node_of_this_process", "print_end", "see_through", "was_cancelled"]
+
+SLOTS = 4
+
+
+def see_through(
+    connected: Connected, screen: Screen, interruption: Interruption, job_id: int, *, own_node: bool,
+    timeout_seconds: float | None, json_wanted: bool, report: Report | None = None, see_purge: bool = True,
+) -> int:  # fmt: skip
+    """Follow a job to its end, with a node of this process if wanted; return the exit code.
+
+    Whatever ends it, the node is stopped first and what was taken is given back; then the person is told how to go on.
+    """
+    follower = Follower(connected, screen, interruption, timeout_seconds=timeout_seconds, own_node=own_node, report=report)
+    job: Job | None = None
+    stopped: TideshiftError | None = None
+    try:
+        with node_of_this_process(connected, wanted=own_node):
+            job = follower.until_final(job_id)
+            if own_node and see_purge and job["state"] == "synced" and not follower.until_purged(job_id):
+                screen.message("the time is over; the replaced table is left to the next node: tideshift node --until-idle")
+    except (Interrupted, WaitTimeout) as error:
+        stopped = error
+    screen.clear()
+    if job is None:
+        assert stopped is not None
+        return _not_final(connected, screen, interruption, job_id, stopped, json_wanted=json_wanted, streams=report is not None)
+    code = print_end(connected, job, json_wanted=json_wanted, streams=report is not None)
+    if stopped is not None:
+        screen.message("interrupted; the replaced table is left to the next node: tideshift node --until-idle")
+        return Interrupted.exit_code
+    if own_node:
+        _say_what_is_left(connected, screen)
+    return code
+
+
+@contextmanager
+def node_of_this_process(connected: Connected, *, wanted: bool, slots: int = SLOTS) -> Iterator[str | None]:
+    """Run an ordinary node (and candidate for ownership) in this process; yield its name."""
+    if not wanted:
+        yield None
+        return
+    with connected.service(slots=slots) as service:
+        yield service.node.name
+
+
+def _not_final(
+    connected: Connected, screen: Screen, interruption: Interruption, job_id: int, stopped: TideshiftError, *,
+    json_wanted: bool, streams: bool,
+) -> int:  # fmt: skip
+    """Say that the job is kept and how to go on; ask what shall become of it when the person interrupted twice."""
+    node = "" if is_any_alive(connected) else " --node"
+    kept = f"job {job_id} is kept; go on with: tideshift watch {job_id}{node}"
+    if json_wanted:
+        if not streams:
+            print_json({"job": connected.ddl.show(job_id)})
+        print_error({**stopped.as_record(), "message": stopped.message, "hint": kept, "fields": {"job_id": job_id}}, json_wanted=True)
+    else:
+        screen.message(kept if isinstance(stopped, Interrupted) else f"{stopped.message}: {kept}")
+    if interruption.asks:
+        _ask_what_to_do(connected, screen, job_id)
+    return stopped.exit_code
+
+
+def _ask_what_to_do(connected: Connected, screen: Screen, job_id: int) -> None:
+    choice = click.Choice(["pause", "cancel", "nothing"])
+    wish = click.prompt(f"What shall become of job {job_id}?", type=choice, default="nothing", err=True)
+    if wish == "nothing":
+        return
+    (answer,) = connected.ddl.pause(job_id) if wish == "pause" else connected.ddl.cancel(job_id)
+    screen.message(f"{wish}: {answer.verdict}, {answer.reason}")
+    if not is_any_alive(connected):
+        screen.warn(NO_NODE)
+
+
+def _say_what_is_left(connected: Connected, screen: Screen) -> None:
+    """Name the other live jobs when this process was the last node."""
+    live, _ = connected.ddl.list(finished=0)
+    waiting = [str(job["id"]) for job in live if job["state"] != "paused"]
+    if waiting and not is_any_alive(connected):
+        screen.warn(f"job {', '.join(waiting)} still waits and no node is alive; start one with: tideshift node")
+
+
+# ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def print_end(connected: Connected, job: Job, *, json_wanted: bool, streams: bool = False) -> int:
+    """Print how a final job ended, on stdout, and why if it failed, on stderr; return the exit code."""
+    code = exit_code_of(connected, job)
+    if json_wanted and not streams:
+        print_json({"job": job})
+    elif not json_wanted:
+        kept = "".join(f"; {a['name']} is kept until {a['drop_after'] or 'a person drops it'}" for a in job["artifacts"])
+        rows = f", {count_text(job['row_count'])} rows" if code == 0 else ""
+        click.echo(printable(f"job {job['id']} {job['state']}{rows}{kept if code == 0 else ''}"))
+        for warning in job["warnings"]:
+            click.echo(printable(f"warning: {warning}"), err=True)
+    if code == 1:
+        print_error(failure_record(job), json_wanted=json_wanted)
+    return code
+
+
+def failure_record(job: Job) -> dict[str, Any]:
+    """Return the error of a job that failed, in the form of every error."""
+    error = job["error"] or {"code": "task_failed", "message": "it failed", "hint": None}
+    message = f"job {job['id']} failed and nothing of it is left: {error['message']}"
+    return {"code": error["code"], "message": message, "hint": error["hint"] or "", "fields": {**error.get("fields", {}), "job_id": job["id"]}}
+
+
+def exit_code_of(connected: Connected, job: Job) -> int:
+    """Return 0 for synced, 3 for cancelled by a person, 1 for failed."""
+    if job["state"] == "synced":
+        return 0
+    return 3 if was_cancelled(connected, job["id"]) else 1
+
+
+def was_cancelled(connected: Connected, job_id: int) -> bool:
+    """Whether a person's cancel is what ended the job: only then its story holds that move."""
+    from tideshift.store import events
+
+    after_id = 0
+    while True:  # ends: each page begins behind the last one
+        page = connected.database.run(lambda tx, after=after_id: events.history(tx, job_id=job_id, after_id=after), write=False)  # type: ignore[misc]
+        if any(event.kind == "move" and (event.detail or {}).get("event") == "cancel" for event in page):
+            return True
+        if not page:
+            return False
+        after_id = page[-1].id

@@ -1,0 +1,32 @@
+"""The demonstration: a busy shop, a column's type changed under it, a killed worker, and a proof at the end.
+
+`shop` is the database, `operations` what a writer does to it and to the model, `writer`, `reader`, `worker` and `rebuild`
+the processes, `activity` reads the writers' logs, `story` is the order of events, `screen` shows them, `proof` compares.
+Importing this package imports nothing else: the command line reads its help text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+__all__ = ["ROWS_DEFAULT", "ROWS_MIN", "run_demo"]
+
+ROWS_DEFAULT = 200_000
+ROWS_MIN = 1_000
+
+
+def run_demo(
+    rows: int = ROWS_DEFAULT,
+    *,
+    folder: Path | None = None,
+    stream: TextIO | None = None,
+    seconds_max: float | None = None,
+) -> int:
+    """Run the demonstration and return its exit code: 0 when everything was proven, 1 when anything differs, 2 for bad arguments, 130 when interrupted.
+
+    The database stays when a folder is given. `seconds_max` bounds the whole run (None: by the number of rows).
+    """
+    from tideshift.frontends.demo.story import tell
+
+    return tell(rows, folder=folder, stream=stream, seconds_max=seconds_max)

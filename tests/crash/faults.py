@@ -1,0 +1,87 @@
+"""Making the n-th statement, or the n-th commit, fail: n grows until nothing is left to fail.
+
+The life goes on in the same process, as a service would. Whatever failed, the job either ends as its twin does, or is
+rolled back with the error on its row and the table as if nobody had ever asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.crash.outcome import Ending, read_ending
+from tests.crash.stepper import Scenario, Told, is_expected
+from tests.crash.strikes import Strike, Verdict, live, scratch
+
+MARK = "injected fault"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of failure: the point it stands at, the action, and whether it may make the job roll back."""
+
+    name: str
+    point: str
+    action: str
+    may_fail: bool = False
+
+    def at(self, ordinal: int) -> Strike:
+        """Return the failure of the n-th pass."""
+        return Strike(self.point, ordinal, self.action)
+
+
+def _raise(error: str) -> str:
+    return f'1*raise({error},"{MARK}")'
+
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        Fault("busy", "store.before_statement", _raise("tideshift.errors.LockTimeout")),
+        Fault("retryable", "store.before_statement", _raise("tideshift.errors.Retryable")),
+        Fault("disk full", "store.before_statement", _raise("tideshift.errors.DiskFull")),
+        Fault("connection lost", "store.before_statement", _raise("tideshift.errors.ConnectionLost")),
+        Fault("fatal", "store.before_statement", _raise("tideshift.store.database.DatabaseFailed"), may_fail=True),
+        Fault("begin busy", "store.before_begin", _raise("tideshift.errors.LockTimeout")),
+        Fault("commit refused", "store.before_commit", _raise("tideshift.errors.LockTimeout")),
+        Fault("commit lost, not done", "store.before_commit", _raise("tideshift.errors.AmbiguousCommit")),
+        Fault("commit lost, done", "store.commit_answer_lost", "1*return(true)"),
+        Fault("bug", "store.after_statement", _raise("RuntimeError"), may_fail=True),
+    )
+}
+INJECTED = (MARK, "the answer to a commit was lost")
+
+
+def fail(scenario: Scenario, twin: Ending, undone: Ending, fault: Fault, ordinal: int) -> Verdict:
+    """Run with one failure; compare with the twin, or with the end of a job that was rolled back."""
+    one = fault.at(ordinal)
+    with scratch() as folder:
+        path = folder / "shop.db"
+        scenario.application.create(path, scenario.seed)
+        told = Told()
+        try:
+            live(path, scenario, told, (one,))
+        except AssertionError as error:
+            return Verdict(scenario, (one,), 1, (str(error), *told.logged, *told.escaped))
+        ending = read_ending(path, told.acknowledged)
+    surprising = [line for line in (*told.logged, *told.escaped) if not is_expected(line, INJECTED)]
+    rolled_back = ending.job["state"] in ("rollback done", "cancelled") and scenario.ends == "synced"
+    if not rolled_back:
+        return Verdict(scenario, (one,), 1, (*surprising, *ending.differences(twin)))
+    complaints = [*surprising, *ending.problems, *ending.user.differences(undone.user)]
+    if not fault.may_fail:
+        complaints.append(f"a passing error ended the job: {ending.job}")
+    if ending.job["error"] is None:
+        complaints.append("rolled back without an error on the row")
+    return Verdict(scenario, (one,), 1, tuple(complaints))
+
+
+def passes(trace: list[tuple[str, int]], fault: Fault) -> int:
+    """Return how often a golden run passes the point of a fault."""
+    return max((ordinal for point, ordinal in trace if point == fault.point), default=0)
+
+
+def sampled(count: int, wanted: int) -> Iterator[int]:
+    """Yield ordinals spread evenly over 1 to `count`, the last one included."""
+    stride = max(1, count // max(1, wanted))
+    yield from range(1 + (count - 1) % stride, count + 1, stride)

@@ -1,0 +1,67 @@
+"""A real worker process: owner and node with all their threads on the machine's own clock, until it is told to stop.
+
+    python -m tests.crash.worker PATH [--freeze PLACE N]
+
+With --freeze it stops itself (SIGSTOP) at the n-th pass of a place, in the thread that runs a subtask.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+
+from tideshift import failpoint
+from tideshift.config import FAST
+from tideshift.connect import connect
+from tideshift.errors import TideshiftError
+
+PLACES = {
+    "before begin": "dxf.before_chunk",
+    "inside the transaction": "ddl.after_copy_chunk",
+    "after commit": "store.after_commit",
+}
+FROZEN = "frozen"
+
+
+class Freeze:
+    """Stops the process at the n-th pass of a point by a thread that runs a subtask which has copied something."""
+
+    def __init__(self, passes: int) -> None:
+        self.left = passes
+
+    def __call__(self, **context: object) -> None:
+        """Count a pass; stop at the last one."""
+        if not threading.current_thread().name.startswith("tideshift-subtask") or context.get("write") is False:
+            return
+        self.left -= 1
+        if self.left == 0:
+            print(FROZEN, flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("path")
+    parser.add_argument("--freeze", nargs=2, metavar=("PLACE", "N"))
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(threadName)s %(name)s %(message)s")
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        with connect(options.path, profile=FAST, actor="worker") as connected, connected.service() as service:
+            if options.freeze:
+                place, passes = options.freeze
+                failpoint.enable(PLACES[place], call=Freeze(int(passes)))
+            print(f"ready {service.node.name}", flush=True)
+            ended.wait()
+    except TideshiftError as error:
+        sys.exit(f"{error.code}: {error.message}")
+
+
+if __name__ == "__main__":
+    main()
