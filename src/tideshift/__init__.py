@@ -1,6 +1,7 @@
 """Big changes on live databases, as durable jobs.
 
 The public names are resolved when they are first used, so importing tideshift imports no third-party module.
+A database is opened with `tideshift.connect.connect(url)`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Ddl", "Dxf", "TideshiftError", "__version__", "connect"]
+__all__ = ["Connected", "Ddl", "Dxf", "TideshiftError", "__version__"]
 
 _WHERE = {
-    "connect": "tideshift.connect",
+    "Connected": "tideshift.connect",
     "Ddl": "tideshift.ddl.commands",
     "Dxf": "tideshift.dxf.commands",
     "TideshiftError": "tideshift.errors",

@@ -179,6 +179,8 @@ class Retryable(TideshiftError):
     """The database asked to try again: serialization failure, deadlock, or a similar passing conflict."""
 
     code = "retryable"
+    exit_code = 7
+    default_hint = "The database is busy; run the command again."
 
 
 class LockTimeout(Retryable):
@@ -197,6 +199,8 @@ class AmbiguousCommit(TideshiftError):
     """The connection broke while a commit was under way; whether it happened must be read from the database."""
 
     code = "ambiguous_commit"
+    exit_code = 7
+    default_hint = "See what is so: tideshift jobs"
 
 
 class DiskFull(TideshiftError):

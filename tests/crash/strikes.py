@@ -103,8 +103,8 @@ def live(path: Path, scenario: Scenario, told: Told, strikes: Sequence[Strike] =
         life.run()
 
 
-def golden(scenario: Scenario) -> tuple[Ending, list[tuple[str, int]]]:
-    """Run undisturbed; return how it ends and every (point, ordinal) that it passes."""
+def golden(scenario: Scenario) -> tuple[Ending, list[failpoint.TracedHit]]:
+    """Run undisturbed; return how it ends and every pass of every point, in order."""
     with scratch() as folder:
         path = folder / "shop.db"
         scenario.application.create(path, scenario.seed)
@@ -115,7 +115,7 @@ def golden(scenario: Scenario) -> tuple[Ending, list[tuple[str, int]]]:
         problems = (*ending.problems, *told.escaped, *told.logged)
         assert not problems, f"{scenario.name}: the undisturbed run has problems: {problems}"
         assert ending.job["state"] == scenario.ends, f"{scenario.name} ended as {ending.job}"
-        return ending, failpoint.ordinals(hits)
+        return ending, hits
 
 
 def strike(scenario: Scenario, twin: Ending, strikes: Sequence[Strike]) -> Verdict:
@@ -162,3 +162,20 @@ def in_child(work: Callable[[int], None]) -> tuple[int, list[str], str]:
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     complaint = "".join(json.loads(line[1:]) for line in lines if line.startswith("!"))
     return status, [line for line in lines if not line.startswith("!")], complaint
+
+
+def distinct(hits: Sequence[failpoint.TracedHit]) -> list[tuple[str, int]]:
+    """Return the first pass of each point between each two write commits.
+
+    A killed process leaves what was committed last: passes of one point between the same two commits are one crash.
+    """
+    seen: set[tuple[int, str]] = set()
+    kept: list[tuple[str, int]] = []
+    commits = 0
+    for hit, place in zip(hits, failpoint.ordinals(hits), strict=True):
+        if hit.name == "store.after_commit" and hit.context["write"]:
+            commits += 1
+        if (commits, hit.name) not in seen:
+            seen.add((commits, hit.name))
+            kept.append(place)
+    return kept

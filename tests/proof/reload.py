@@ -59,6 +59,7 @@ def reload_changed(source: Path, path: Path, scenario: Scenario) -> None:
 def holds(path: Path) -> dict[str, Any]:
     """Return everything of a file that an application can see, but for what is tideshift's own."""
     with closing(application(path)) as connection:
+        connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
         schema = connection.execute(
             "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE tbl_name NOT GLOB 'tideshift_*' ORDER BY rowid"
         ).fetchall()

@@ -55,7 +55,7 @@ def _whole(name: str) -> click.IntRange:
 @json_option
 @database_options
 @click.pass_context
-def alter_command(ctx: click.Context, statement: str | None, source: IO[str] | None, **options: Any) -> int:
+def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] | None, **options: Any) -> int:
     """Carry a change out as a durable job, and follow it to its end.
 
     \b
@@ -65,7 +65,7 @@ def alter_command(ctx: click.Context, statement: str | None, source: IO[str] | N
 
     If no node is alive, this process is one for as long as it runs. Ctrl-C keeps the job, and says how to go on.
     Exit code 0: done; 1: failed and rolled back; 3: cancelled; 5: refused; 6: --timeout passed, the job goes on.
-    """
+    """  # noqa: D301 - click reads the backspace as: keep these lines
     text = statement_text(statement, source)
     if options["detach"] and (options["node_wanted"] or options["timeout_seconds"] is not None):
         raise click.UsageError("--detach only submits: it goes neither with --node nor with --timeout")

@@ -100,7 +100,7 @@ def application(ctx: click.Context, enable_failpoints: bool) -> None:
 
     Data is written to stdout, progress and messages to stderr. A job outlives the process that started it: stop it,
     kill it, and go on with `tideshift watch ID --node`.
-    """
+    """  # noqa: D301 - click reads the backspace as: keep these lines
     ctx.ensure_object(Settings).failpoints = enable_failpoints
 
 
@@ -135,7 +135,7 @@ def _prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _terminate(number: int, frame: object) -> None:
+def _terminate(*_: object) -> None:
     """Take SIGTERM as Ctrl-C."""
     raise KeyboardInterrupt
 

@@ -13,6 +13,7 @@ from tideshift.frontends.cli.opening import opened
 from tideshift.frontends.cli.options import JOB_ID, Settings, database_options, job_ids, json_option, timeout_option
 from tideshift.frontends.cli.output import first_failure, print_error, print_json, printable
 from tideshift.frontends.cli.register import NO_NODE, is_any_alive
+from tideshift.frontends.cli.story import story_of
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
@@ -43,9 +44,9 @@ def _wait_options(command: Callable[..., int]) -> Callable[..., int]:
 @json_option
 @database_options
 @click.pass_context
-def pause_command(ctx: click.Context, job_ids: tuple[int, ...], wait_wanted: bool, timeout_seconds: float | None) -> int:
+def pause_command(ctx: click.Context, /, job_ids: tuple[int, ...], **waiting: Any) -> int:
     """Pause jobs: no further chunk starts, and what is done so far is kept. Writes go on being recorded meanwhile."""
-    return _command(ctx, "pause", job_ids, lambda connected, job_id: connected.ddl.pause(job_id)[0], wait_wanted, timeout_seconds)
+    return _command(ctx, "pause", job_ids, lambda connected, job_id: connected.ddl.pause(job_id)[0], **waiting)
 
 
 @click.command("resume", short_help="Let paused jobs go on.")
@@ -54,9 +55,9 @@ def pause_command(ctx: click.Context, job_ids: tuple[int, ...], wait_wanted: boo
 @json_option
 @database_options
 @click.pass_context
-def resume_command(ctx: click.Context, job_ids: tuple[int, ...], wait_wanted: bool, timeout_seconds: float | None) -> int:
+def resume_command(ctx: click.Context, /, job_ids: tuple[int, ...], **waiting: Any) -> int:
     """Let paused jobs go on where they stopped."""
-    return _command(ctx, "resume", job_ids, lambda connected, job_id: connected.ddl.resume(job_id)[0], wait_wanted, timeout_seconds)
+    return _command(ctx, "resume", job_ids, lambda connected, job_id: connected.ddl.resume(job_id)[0], **waiting)
 
 
 @click.command("cancel", short_help="End jobs and undo what they made.")
@@ -65,9 +66,9 @@ def resume_command(ctx: click.Context, job_ids: tuple[int, ...], wait_wanted: bo
 @json_option
 @database_options
 @click.pass_context
-def cancel_command(ctx: click.Context, job_ids: tuple[int, ...], wait_wanted: bool, timeout_seconds: float | None) -> int:
+def cancel_command(ctx: click.Context, /, job_ids: tuple[int, ...], **waiting: Any) -> int:
     """End jobs and undo what they made; the table stays as it was. An accepted cancel is never dropped."""
-    return _command(ctx, "cancel", job_ids, lambda connected, job_id: connected.ddl.cancel(job_id)[0], wait_wanted, timeout_seconds)
+    return _command(ctx, "cancel", job_ids, lambda connected, job_id: connected.ddl.cancel(job_id)[0], **waiting)
 
 
 @click.command("set", short_help="Change a job's parameters while it runs.")
@@ -79,7 +80,7 @@ def cancel_command(ctx: click.Context, job_ids: tuple[int, ...], wait_wanted: bo
 @database_options
 @click.pass_context
 def set_command(
-    ctx: click.Context, job_id: int, assignments: tuple[str, ...], if_rev: int | None, wait_wanted: bool, timeout_seconds: float | None
+    ctx: click.Context, /, job_id: int, assignments: tuple[str, ...], if_rev: int | None, **waiting: Any
 ) -> int:
     """Change a job's parameters while it runs; the running subtask takes them over at its next chunk.
 
@@ -88,11 +89,9 @@ def set_command(
     tideshift set 17 max_write_speed=none lock_share=50
 
     Parameters: threads, batch_size, max_write_speed, lock_share (docs/parameters.md).
-    """
+    """  # noqa: D301 - click reads the backspace as: keep these lines
     wished = parse_assignments(assignments)
-    return _command(
-        ctx, "set", (job_id,), lambda connected, one: connected.ddl.alter(one, wished, if_rev=if_rev), wait_wanted, timeout_seconds
-    )
+    return _command(ctx, "set", (job_id,), lambda connected, one: connected.ddl.alter(one, wished, if_rev=if_rev), **waiting)
 
 
 def parse_assignments(assignments: tuple[str, ...]) -> dict[str, str]:
@@ -115,7 +114,7 @@ def parse_assignments(assignments: tuple[str, ...]) -> dict[str, str]:
 
 
 def _command(
-    ctx: click.Context, command: str, job_ids: tuple[int, ...], ask: Ask, wait_wanted: bool, timeout_seconds: float | None
+    ctx: click.Context, command: str, job_ids: tuple[int, ...], ask: Ask, *, wait_wanted: bool, timeout_seconds: float | None
 ) -> int:
     """Give one command to every job, print each answer, and return the code of the first failure."""
     if timeout_seconds is not None and not wait_wanted:
@@ -222,26 +221,14 @@ class _Waiting:
         """Read the one outcome that the request has, or will have."""
         from tideshift.store import events
 
-        open_ids = {request.request_id for request in self.connected.database.run(lambda tx: events.open_requests(tx, job_id=job_id), write=False)}
-        if request_id in open_ids:
+        ends = [event for event in story_of(self.connected, job_id) if event.kind == "outcome" and event.request_id == request_id]
+        if not ends:
             return None
-        story = self._story(job_id)
-        outcome, detail = next((event.target, event.detail or {}) for event in story if event.kind == "outcome" and event.request_id == request_id)
+        outcome, detail = ends[0].target, ends[0].detail or {}
         if outcome == events.Outcome.APPLIED:
             return str(outcome)
         reason = detail.get("reason") or "no reason is recorded"
         raise CommandRefused(f"job {job_id}: {command} {outcome}: {reason}", job_id=job_id, outcome=str(outcome), request_id=request_id)
-
-    def _story(self, job_id: int) -> list[Any]:
-        from tideshift.store import events
-
-        story: list[Any] = []
-        while True:  # ends: each page begins behind the last one
-            after_id = story[-1].id if story else 0
-            page = self.connected.database.run(lambda tx, after=after_id: events.history(tx, job_id=job_id, after_id=after), write=False)  # type: ignore[misc]
-            if not page:
-                return story
-            story += page
 
     def _effect(self, command: str, job_id: int) -> str | None:
         """See by the state whether what was asked for is so."""

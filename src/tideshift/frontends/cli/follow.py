@@ -37,7 +37,7 @@ class Follower:
 
     def __init__(
         self, connected: Connected, screen: Screen, interruption: Interruption, *, timeout_seconds: float | None,
-        own_node: bool, report: Report | None = None,
+        own_node: bool, report: Report | None = None, tells: bool = True,
     ) -> None:  # fmt: skip
         self.connected = connected
         self.clock = connected.database.clock
@@ -45,6 +45,7 @@ class Follower:
         self.interruption = interruption
         self.own_node = own_node
         self.report = report
+        self.tells = tells
         self.deadline = None if timeout_seconds is None else self.clock.monotonic() + timeout_seconds
         self._told: tuple[Any, ...] | None = None
         self._told_at = 0.0
@@ -61,7 +62,8 @@ class Follower:
             while True:  # ends: final, time over, or interrupted
                 job = self.look(job_id)
                 if job is not None:
-                    self._tell(job)
+                    if self.tells:
+                        self._tell(job)
                     if job["state"] in JOB.final:
                         return job
                 self.pause_between(f"job {job_id} goes on")

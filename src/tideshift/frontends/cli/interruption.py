@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tideshift.clock import Clock
 from tideshift.errors import Interrupted
@@ -33,7 +33,7 @@ class Interruption:
         self._never = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Interruption:
+    def __enter__(self) -> Self:
         for number in SIGNALS:
             self._before[number] = signal.signal(number, self._on_signal)
         return self

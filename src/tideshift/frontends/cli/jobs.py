@@ -46,12 +46,12 @@ def jobs_command(ctx: click.Context, finished: int, before: int | None, watch_wa
     \b
     tideshift jobs
     tideshift jobs -n 100 --json
-    """
+    """  # noqa: D301 - click reads the backspace as: keep these lines
     settings = ctx.ensure_object(Settings)
     with opened(ctx) as connected:
         if watch_wanted:
             return _watch_list(connected, settings, finished, before)
-        jobs, following = connected.ddl.list(finished=finished, before=before)
+        jobs, following = connected.ddl.jobs(finished=finished, before=before)
         _print_list(settings, jobs, following)
         _warn_unread_capture(connected, settings.screen, jobs)
     return 0
@@ -62,7 +62,7 @@ def _watch_list(connected: Connected, settings: Settings, finished: int, before:
     shown: tuple[list[Job], int | None] | None = None
     with Interruption() as interruption:
         while True:  # ends: Ctrl-C raises
-            seen = connected.ddl.list(finished=finished, before=before)
+            seen = connected.ddl.jobs(finished=finished, before=before)
             if seen != shown:
                 if settings.screen.is_live and not settings.json_wanted:
                     click.clear()
@@ -160,7 +160,7 @@ def watch_command(ctx: click.Context, job_id: int, node_wanted: bool, timeout_se
     \b
     tideshift watch 17
     tideshift watch 17 --node        # and carry it out in this process
-    """
+    """  # noqa: D301 - click reads the backspace as: keep these lines
     settings = ctx.ensure_object(Settings)
 
     def report(event: str, job: Job) -> None:
@@ -189,9 +189,7 @@ def wait_command(ctx: click.Context, job_ids: tuple[int, ...], timeout_seconds: 
     codes: list[int] = []
     with opened(ctx) as connected, Interruption() as interruption:
         warn_without_node(connected, settings.screen)
-        silent = Screen(live=False)
-        silent.message = lambda text: None  # type: ignore[method-assign]
-        follower = Follower(connected, silent, interruption, timeout_seconds=timeout_seconds, own_node=True)
+        follower = Follower(connected, settings.screen, interruption, timeout_seconds=timeout_seconds, own_node=True, tells=False)
         for job_id in dict.fromkeys(job_ids):
             try:
                 job = follower.until_final(job_id)

@@ -41,7 +41,7 @@ class ScreenLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
-        self.screen.message(self.format(record))
+        self.screen.message(f"{record.levelname.lower()}: {self.format(record)}")
 
 
 class JsonLines(logging.Formatter):
@@ -71,7 +71,6 @@ def begin_logging(screen: Screen, *, verbosity: int, log_file: str | None, secre
     logger.propagate = False
     shown = ScreenLog(screen)
     shown.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
-    shown.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     outputs: list[logging.Handler] = [shown]
     if log_file is not None:
         kept = logging.FileHandler(log_file, encoding="utf-8", errors="backslashreplace")

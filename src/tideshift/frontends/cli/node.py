@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,7 +36,7 @@ def node_command(ctx: click.Context, slots: int, until_idle: bool) -> int:
     \b
     tideshift node
     tideshift node --until-idle      # for a timer: work off what waits, then end
-    """
+    """  # noqa: D301 - click reads the backspace as: keep these lines
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.CREATED) as connected, Interruption() as interruption:
         try:
@@ -75,7 +75,7 @@ def is_idle(tx: Transaction) -> bool:
 
 
 def _kept(connected: Connected) -> str:
-    jobs, _ = connected.ddl.list(finished=0)
+    jobs, _ = connected.ddl.jobs(finished=0)
     if not jobs:
         return "no job is live"
     return f"job {', '.join(str(job['id']) for job in jobs)} is kept; go on with: tideshift node"
@@ -90,7 +90,7 @@ def nodes_command(ctx: click.Context) -> int:
     settings = ctx.ensure_object(Settings)
     with opened(ctx) as connected:
         seen = connected.database.run(seen_nodes, write=False)
-    records = [
+    records: list[dict[str, Any]] = [
         {
             "name": one.node.host, "state": ("draining" if one.node.draining else "alive") if one.is_alive else "dead",
             "slots": one.node.slots, "role": one.node.role, "version": one.node.version, "silent_seconds": one.silent_seconds,

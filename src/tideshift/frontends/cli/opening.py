@@ -41,8 +41,7 @@ def opened(ctx: click.Context, tables: SystemTables = SystemTables.REQUIRED) -> 
 
     with connect(url) as connected:
         inject_faults(settings)
-        for finding in connected.dialect.catalog.findings(connected.database):
-            settings.screen.warn(one_line(f"{finding.message} {finding.hint}"))
+        warn_of_library(connected, settings)
         if tables is SystemTables.CREATED:
             create_tables(connected, settings)
         elif tables is SystemTables.REQUIRED:
@@ -97,6 +96,13 @@ def inject_faults(settings: Settings) -> None:
         activate_from_environment(enabled=settings.failpoints, stream=sys.stderr)
     except FailpointError as error:
         raise click.UsageError(str(error)) from error
+
+
+def warn_of_library(connected: Connected, settings: Settings) -> None:
+    """Say on every run, on one line, what of the database's library can do harm; the rest is for `doctor`."""
+    for finding in connected.dialect.catalog.findings(connected.database):
+        if finding.code.endswith("_library"):
+            settings.screen.warn(one_line(f"{finding.message} {finding.hint}"))
 
 
 def create_tables(connected: Connected, settings: Settings) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, Any, TypeVar
@@ -34,7 +36,7 @@ class Settings:
     screen: Screen = field(default_factory=Screen)
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions
     """A duration such as 90s, 5m, 24h."""
 
     name = "duration"
@@ -52,7 +54,7 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
-class Speed(click.ParamType[str]):
+class Speed(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions
     """A ceiling such as 20MiB or 5000rows; it stays as written, once it is seen to be right."""
 
     name = "speed"
@@ -91,7 +93,7 @@ def database_options(command: F) -> F:
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         settings = ctx.ensure_object(Settings)
         if value:
             setattr(settings, name, value)
@@ -118,9 +120,8 @@ def job_ids(command: F) -> F:
 
 def statement_options(command: F) -> F:
     """Add the statement: as an argument, from a file, or from standard input."""
-    command = click.option(
-        "-f", "--file", "source", type=click.File(encoding="utf-8"), metavar="FILE", help="Read the statement from FILE; - is stdin."
-    )(command)
+    kind: click.ParamType = click.File(encoding="utf-8")  # type: ignore[type-arg] # generic only in newer versions
+    command = click.option("-f", "--file", "source", type=kind, metavar="FILE", help="Read the statement from FILE; - is stdin.")(command)
     return click.argument("statement", metavar='"STATEMENT"', required=False)(command)
 
 
@@ -129,7 +130,7 @@ def statement_text(statement: str | None, source: IO[str] | None) -> str:
     if (statement is None) == (source is None):
         raise click.UsageError("give one statement, either as an argument or with -f FILE")
     if statement == "-":
-        source, statement = click.get_text_stream("stdin", encoding="utf-8"), None
+        source = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
     if source is not None:
         try:
             statement = source.read()

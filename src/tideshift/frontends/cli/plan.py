@@ -38,7 +38,7 @@ def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | No
     tideshift plan -f change.sql
 
     It writes nothing and needs no system tables. Exit code 0: it can be done; 5: it is refused, with every reason.
-    """
+    """  # noqa: D301 - click reads the backspace as: keep these lines
     text = statement_text(statement, source)
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.ANY) as connected:
@@ -99,7 +99,9 @@ def proposal_lines(proposal: Proposal) -> list[str]:
         undo = "can be undone" if stage["revertible"] else "cannot be undone"
         lines.append(f"  {stage['name']:<12} {stage['schema_state']:<22} {kind}, {undo}: {stage['text']}")
     lines += ["", "statements"]
+    heading = ""
     for step in record["steps"]:
-        sql = step["sql"].replace("\n", "\n    ")
-        lines += [f"  -- {step['phase']}; lock: {step['lock']}; held: {step['hold']}", f"    {sql}"]
+        before, heading = heading, f"  -- {step['phase']}; lock: {step['lock']}; held: {step['hold']}"
+        lines += [] if heading == before else [heading]
+        lines.append("    " + step["sql"].replace("\n", "\n    "))
     return lines + [f"warning: {warning}" for warning in record["warnings"]]

@@ -13,6 +13,7 @@ from tideshift.frontends.cli.follow import Follower, Job, Report
 from tideshift.frontends.cli.interruption import Interruption
 from tideshift.frontends.cli.output import Screen, count_text, print_error, print_json, printable
 from tideshift.frontends.cli.register import NO_NODE, is_any_alive
+from tideshift.frontends.cli.story import story_of
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
@@ -24,7 +25,7 @@ SLOTS = 4
 
 def see_through(
     connected: Connected, screen: Screen, interruption: Interruption, job_id: int, *, own_node: bool,
-    timeout_seconds: float | None, json_wanted: bool, report: Report | None = None, see_purge: bool = True,
+    timeout_seconds: float | None, json_wanted: bool, report: Report | None = None,
 ) -> int:  # fmt: skip
     """Follow a job to its end, with a node of this process if wanted; return the exit code.
 
@@ -36,8 +37,10 @@ def see_through(
     try:
         with node_of_this_process(connected, wanted=own_node):
             job = follower.until_final(job_id)
-            if own_node and see_purge and job["state"] == "synced" and not follower.until_purged(job_id):
-                screen.message("the time is over; the replaced table is left to the next node: tideshift node --until-idle")
+            if own_node and job["state"] == "synced":
+                if not follower.until_purged(job_id):
+                    screen.message("the time is over; the replaced table is left to the next node: tideshift node --until-idle")
+                job = follower.look(job_id) or job
     except (Interrupted, WaitTimeout) as error:
         stopped = error
     screen.clear()
@@ -94,7 +97,7 @@ def _ask_what_to_do(connected: Connected, screen: Screen, job_id: int) -> None:
 
 def _say_what_is_left(connected: Connected, screen: Screen) -> None:
     """Name the other live jobs when this process was the last node."""
-    live, _ = connected.ddl.list(finished=0)
+    live, _ = connected.ddl.jobs(finished=0)
     waiting = [str(job["id"]) for job in live if job["state"] != "paused"]
     if waiting and not is_any_alive(connected):
         screen.warn(f"job {', '.join(waiting)} still waits and no node is alive; start one with: tideshift node")
@@ -135,13 +138,4 @@ def exit_code_of(connected: Connected, job: Job) -> int:
 
 def was_cancelled(connected: Connected, job_id: int) -> bool:
     """Whether a person's cancel is what ended the job: only then its story holds that move."""
-    from tideshift.store import events
-
-    after_id = 0
-    while True:  # ends: each page begins behind the last one
-        page = connected.database.run(lambda tx, after=after_id: events.history(tx, job_id=job_id, after_id=after), write=False)  # type: ignore[misc]
-        if any(event.kind == "move" and (event.detail or {}).get("event") == "cancel" for event in page):
-            return True
-        if not page:
-            return False
-        after_id = page[-1].id
+    return any(event.kind == "move" and (event.detail or {}).get("event") == "cancel" for event in story_of(connected, job_id))

@@ -1,0 +1,216 @@
+"""`doctor`: what is wrong, left over, or worth knowing about a database with tideshift in it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tideshift.errors import CommandRefused
+from tideshift.frontends.cli.opening import SystemTables, opened
+from tideshift.frontends.cli.options import Settings, database_options, json_option
+from tideshift.frontends.cli.output import Screen, duration_text, is_terminal, print_json, printable
+from tideshift.frontends.cli.register import SeenNode, seen_nodes
+from tideshift.frontends.cli.times import rfc3339
+
+if TYPE_CHECKING:
+    from tideshift.connect import Connected
+    from tideshift.ddl.job import Artifact, Job
+    from tideshift.store.database import Transaction
+
+__all__ = ["Diagnosis", "diagnose", "doctor_command"]
+
+DECLINED = 3
+ADVICE = ("free_pages", "rollback_journal")
+"""What a dialect finds that is a choice of the user's and no fault: told, but not counted."""
+
+
+@dataclass
+class Diagnosis:
+    """Findings count for the exit code, notes do not."""
+
+    findings: list[dict[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def find(self, code: str, message: str, hint: str) -> None:
+        """Add a finding: a stable code, what is so, and what to do."""
+        self.findings.append({"code": code, "message": message, "hint": hint})
+
+
+@click.command("doctor", short_help="Look for what is wrong or left over.")
+@click.option("--adopt", is_flag=True, help="This database is a restored, cloned or failed-over copy: let its jobs go on here.")
+@click.option("--clean", is_flag=True, help="This database is such a copy: adopt it and cancel its unfinished jobs.")
+@click.option("--yes", is_flag=True, help="Do not ask before --clean.")
+@json_option
+@database_options
+@click.pass_context
+def doctor_command(ctx: click.Context, adopt: bool, clean: bool, yes: bool) -> int:
+    """Look for what is wrong or left over; exit code 0, or 1 with findings.
+
+    Looked at: system tables, whether the database is a copy, orphans, capture that nobody reads, kept tables, dead
+    nodes, jobs that are held or keep failing, and the database's library and settings.
+    """
+    settings = ctx.ensure_object(Settings)
+    with opened(ctx, SystemTables.ANY) as connected:
+        if adopt or clean:
+            connected.require()
+            if not _take_over(connected, settings.screen, clean=clean, yes=yes):
+                return DECLINED
+        found = diagnose(connected)
+    if settings.json_wanted:
+        print_json({"findings": found.findings, "notes": found.notes})
+    else:
+        _print(found)
+    return 1 if found.findings else 0
+
+
+def _print(found: Diagnosis) -> None:
+    for finding in found.findings:
+        click.echo(printable(f"finding: {finding['code']}: {finding['message']}"))
+        click.echo(printable(f"         {finding['hint']}"))
+    for note in found.notes:
+        click.echo(printable(f"note: {note}"))
+    if not found.findings:
+        click.echo("nothing is wrong")
+
+
+def diagnose(connected: Connected) -> Diagnosis:
+    """Look at everything once."""
+    from tideshift.store import bootstrap
+
+    found = Diagnosis()
+    state = bootstrap.state(connected.database)
+    match state:
+        case bootstrap.SystemState.ABSENT:
+            found.notes.append("there are no system tables; the first job creates them, or: tideshift init")
+        case bootstrap.SystemState.PARTIAL:
+            found.find("system_tables", "some of the system tables are missing", "Create them with: tideshift init")
+        case bootstrap.SystemState.OLDER:
+            found.find("system_tables", "the system tables were made by an older version", "Run: tideshift upgrade")
+        case bootstrap.SystemState.NEWER:
+            found.find("system_tables", "the system tables were made by a newer version", "Install that version of tideshift, or a later one.")
+        case bootstrap.SystemState.CURRENT:
+            found.notes.append("the system tables are those of this version")
+            _look_at_copy(connected, found)
+            connected.database.run(lambda tx: _look_inside(tx, found), write=False)
+    if state in (bootstrap.SystemState.ABSENT, bootstrap.SystemState.CURRENT):
+        _look_for_orphans(connected, found, tables_exist=state is bootstrap.SystemState.CURRENT)
+    for finding in connected.dialect.catalog.findings(connected.database):
+        if finding.code in ADVICE:
+            found.notes.append(f"{finding.message}. {finding.hint}")
+        else:
+            found.find(finding.code, finding.message, finding.hint)
+    return found
+
+
+def _look_at_copy(connected: Connected, found: Diagnosis) -> None:
+    from tideshift.store import bootstrap
+
+    changed = bootstrap.installation_changed(connected.database)
+    if changed is not None:
+        message = f"this database is restored, cloned or failed over: installed on {_written(changed[0])}, now on {_written(changed[1])}"
+        found.find("installation_copied", message, "Let its jobs go on here: tideshift doctor --adopt; or undo them: tideshift doctor --clean")
+
+
+def _written(installation: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(installation.items()))
+
+
+def _look_inside(tx: Transaction, found: Diagnosis) -> None:
+    """Look at nodes, jobs and artifacts in one snapshot."""
+    from tideshift.ddl import tables
+
+    now_ms = tx.now_ms()
+    nodes = seen_nodes(tx)
+    jobs = tables.live_jobs(tx)
+    artifacts = tables.live_artifacts(tx)
+    alive = any(one.is_alive for one in nodes)
+    _look_at_nodes(nodes, found)
+    for job in jobs:
+        _look_at_job(job, [artifact for artifact in artifacts if artifact.job_id == job.id], found, alive=alive)
+    for artifact in artifacts:
+        if artifact.kind == "old table":
+            _look_at_kept(artifact, found, now_ms=now_ms)
+
+
+def _look_at_nodes(nodes: list[SeenNode], found: Diagnosis) -> None:
+    for one in nodes:
+        if not one.is_alive:
+            message = f"node {one.node.host} is dead: not heard of for {duration_text(one.silent_seconds)}, and still on the register"
+            found.find("dead_node", message, "The next node takes it off: tideshift node --until-idle")
+    alive = sum(one.is_alive for one in nodes)
+    found.notes.append(f"{alive} {'node is' if alive == 1 else 'nodes are'} alive")
+
+
+def _look_at_job(job: Job, artifacts: list[Artifact], found: Diagnosis, *, alive: bool) -> None:
+    if not alive and any(artifact.kind == "log" for artifact in artifacts):
+        message = f"job {job.id} records every write to {job.table_name} and no node is alive to read it"
+        found.find("capture_unread", message, f"Go on with: tideshift node; or undo it: tideshift cancel {job.id}, and tideshift node --until-idle")
+    if job.paused_by == "system":
+        found.find("job_held", f"job {job.id} is paused by the system: {job.pause_reason}", f"Once the cause is gone: tideshift resume {job.id}")
+    if job.err_count > 0 and job.error is not None:
+        message = f"job {job.id} met an error {job.err_count} times in a row: {job.error['message']}"
+        found.find("job_failing", message, job.error.get("hint") or f"See: tideshift job {job.id}")
+
+
+def _look_at_kept(artifact: Artifact, found: Diagnosis, *, now_ms: int) -> None:
+    """Tell each kept table with its age; it is a finding once it should be gone, or waits for a person."""
+    kept = f"{artifact.name} of job {artifact.job_id}, made {duration_text((now_ms - artifact.created_at) / 1000)} ago"
+    if artifact.drop_after is None:
+        hint = "Compare it with the table; then drop it with: tideshift uninstall --drop-kept"
+        found.find("kept_table", f"the old rows are kept until a person drops them: {kept}", hint)
+    elif artifact.drop_after <= now_ms:
+        found.find("purge_due", f"a replaced table should be gone: {kept}", "Empty and drop it with: tideshift node --until-idle")
+    else:
+        found.notes.append(f"a replaced table is kept until {rfc3339(artifact.drop_after)}: {kept}")
+
+
+def _look_for_orphans(connected: Connected, found: Diagnosis, *, tables_exist: bool) -> None:
+    """Find what carries a name of ours and belongs to no job."""
+    from tideshift.ddl import tables
+
+    def read(tx: Transaction) -> tuple[set[tuple[str, str]], set[str]]:
+        objects = connected.dialect.catalog.objects(tx)
+        return objects, {artifact.name for artifact in tables.live_artifacts(tx)} if tables_exist else set()
+
+    objects, known = connected.database.run(read, write=False)
+    for kind, name in sorted(objects):
+        if name not in known:
+            found.find("orphan", f"{kind} {name} belongs to no job", f"Once nobody needs it, drop it: DROP {kind.upper()} {name}")
+
+
+# ── copies ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _take_over(connected: Connected, screen: Screen, *, clean: bool, yes: bool) -> bool:
+    """Adopt a copy, and cancel its jobs if wanted; return False when the person says no."""
+    from tideshift.store import bootstrap
+
+    if bootstrap.installation_changed(connected.database) is None:
+        if clean:
+            raise CommandRefused("this database is no copy", hint="Cancel a job with: tideshift cancel ID")
+        screen.message("this database is no copy; there is nothing to adopt")
+        return True
+    live, _ = connected.ddl.jobs(finished=0)
+    if clean and live and not yes and not _confirm_clean(live):
+        screen.message("nothing was done")
+        return False
+    bootstrap.adopt(connected.database)
+    screen.message("adopted: the jobs of this database belong here now")
+    for answer in connected.ddl.cancel(*(job["id"] for job in live)) if clean else ():
+        screen.message(f"job {answer.id}: cancel {answer.verdict}: {answer.reason}")
+    held = [str(job["id"]) for job in live if job["paused_by"] == "system"]
+    if held and not clean:
+        screen.message(f"let them go on with: tideshift resume {' '.join(held)}")
+    if clean and live:
+        screen.message("what they made is undone by the next node: tideshift node --until-idle")
+    return True
+
+
+def _confirm_clean(live: list[dict[str, Any]]) -> bool:
+    ids = ", ".join(str(job["id"]) for job in live)
+    if not (sys.stdin.isatty() and is_terminal(sys.stderr)):
+        raise click.UsageError(f"job {ids} will be cancelled and what it made dropped; confirm it with --yes")
+    return click.confirm(f"Cancel job {ids} and drop what it made?", default=False, err=True)

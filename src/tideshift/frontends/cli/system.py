@@ -1,0 +1,180 @@
+"""`init`, `upgrade`, `uninstall`, `demo`: the system tables, and the demonstration."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tideshift.errors import CommandRefused
+from tideshift.frontends.cli.opening import SystemTables, opened
+from tideshift.frontends.cli.options import Settings, database_options
+from tideshift.frontends.cli.output import Screen, is_terminal
+from tideshift.frontends.cli.register import seen_nodes
+
+if TYPE_CHECKING:
+    from tideshift.connect import Connected
+    from tideshift.ddl.job import Artifact
+    from tideshift.store.database import Transaction
+
+__all__ = ["demo_command", "init_command", "uninstall_command", "upgrade_command"]
+
+PURGE_ROWS = 2_000
+DECLINED = 3
+
+
+@click.command("init", short_help="Create the system tables.")
+@click.option("--dry-run", is_flag=True, help="Print the statements instead; write nothing.")
+@database_options
+@click.pass_context
+def init_command(ctx: click.Context, dry_run: bool) -> int:
+    """Create the system tables that are missing. `alter` and `node` do it as well; here it can be seen first."""
+    settings = ctx.ensure_object(Settings)
+    with opened(ctx, SystemTables.ANY) as connected:
+        if dry_run:
+            for statement in missing_statements(connected):
+                click.echo(f"{statement};")
+            return 0
+        from tideshift.store import bootstrap
+
+        if bootstrap.state(connected.database) in (bootstrap.SystemState.OLDER, bootstrap.SystemState.NEWER):
+            connected.require()
+        created = connected.bootstrap()
+    settings.screen.message("created the system tables" if created else "the system tables are there already")
+    return 0
+
+
+def missing_statements(connected: Connected) -> list[str]:
+    """Return the statements that creating the missing tables would send, exactly; none of them is executed."""
+    from sqlalchemy import event
+
+    from tideshift.store import bootstrap
+    from tideshift.store.tables import METADATA
+
+    statements: list[str] = []
+
+    def hold(_: Any, statement: str, *__: Any) -> bool | None:
+        if not statement.lstrip().upper().startswith("CREATE"):
+            return None
+        statements.append("\n".join(line.rstrip() for line in statement.strip().splitlines()).replace("\t", "  "))
+        return True  # SQLAlchemy takes the statement for executed
+
+    event.listen(connected.database.engine, "do_execute", hold)
+    try:
+        with connected.database.transaction(write=False) as tx:
+            bootstrap.create_missing(tx, METADATA.sorted_tables)
+    finally:
+        event.remove(connected.database.engine, "do_execute", hold)
+    return statements
+
+
+@click.command("upgrade", short_help="Bring the system tables to this version.")
+@database_options
+@click.pass_context
+def upgrade_command(ctx: click.Context) -> int:
+    """Bring the system tables to this version, one step per version, each in its own transaction."""
+    from tideshift.store import bootstrap
+
+    settings = ctx.ensure_object(Settings)
+    with opened(ctx, SystemTables.ANY) as connected:
+        if bootstrap.state(connected.database) is not bootstrap.SystemState.OLDER:
+            connected.require()
+        gone_through = bootstrap.upgrade(connected.database)
+    if gone_through:
+        settings.screen.message(f"upgraded the system tables to version {gone_through[-1]}")
+    else:
+        settings.screen.message("the system tables have this version already")
+    return 0
+
+
+@click.command("uninstall", short_help="Drop the system tables.")
+@click.option("--drop-kept", is_flag=True, help="Drop replaced tables that are still kept, too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@database_options
+@click.pass_context
+def uninstall_command(ctx: click.Context, drop_kept: bool, yes: bool) -> int:
+    """Drop the system tables with the whole history, and everything else that tideshift put into the database.
+
+    Refused (exit code 8) while a job is live, a node is alive, or a replaced table is kept.
+    """
+    from tideshift.store import bootstrap
+
+    settings = ctx.ensure_object(Settings)
+    with opened(ctx, SystemTables.ANY) as connected:
+        if bootstrap.state(connected.database) is bootstrap.SystemState.ABSENT:
+            settings.screen.message("there are no system tables; nothing to do")
+            return 0
+        if bootstrap.state(connected.database) is not bootstrap.SystemState.PARTIAL:
+            connected.require()
+            kept = refuse_uninstall(connected, drop_kept=drop_kept)
+        else:
+            kept = []
+        if not yes and not _confirm_drop(kept):
+            settings.screen.message("nothing was done")
+            return DECLINED
+        for artifact in kept:
+            _drop_kept(connected, settings.screen, artifact)
+        bootstrap.uninstall(connected.database)
+    settings.screen.message("dropped the system tables")
+    return 0
+
+
+def refuse_uninstall(connected: Connected, *, drop_kept: bool) -> list[Artifact]:
+    """Raise with the rule that forbids uninstalling now; return the kept tables that are to be dropped as well."""
+    from tideshift.ddl import tables
+
+    def read(tx: Transaction) -> tuple[list[int], list[str], list[Artifact]]:
+        alive = [one.node.host for one in seen_nodes(tx) if one.is_alive]
+        return [job.id for job in tables.live_jobs(tx)], alive, tables.live_artifacts(tx)
+
+    live, alive, kept = connected.database.run(read, write=False)
+    if live:
+        ids = ", ".join(map(str, live))
+        raise CommandRefused(f"job {ids} is live", hint="Let it end, or cancel it: tideshift cancel ID --wait", job_ids=live)
+    if alive:
+        raise CommandRefused(f"node {', '.join(alive)} is alive", hint="Stop it first: Ctrl-C, or SIGTERM.", nodes=alive)
+    if kept and not drop_kept:
+        names = ", ".join(f"{artifact.name} of job {artifact.job_id}" for artifact in kept)
+        hint = "Drop them with: tideshift uninstall --drop-kept; those that are due go with: tideshift node --until-idle"
+        raise CommandRefused(f"replaced tables are still kept: {names}", hint=hint, tables=[artifact.name for artifact in kept])
+    return kept
+
+
+def _confirm_drop(kept: list[Artifact]) -> bool:
+    if not (sys.stdin.isatty() and is_terminal(sys.stderr)):
+        raise click.UsageError("the system tables and the history will be dropped; confirm it with --yes")
+    also = f", and {', '.join(artifact.name for artifact in kept)}" if kept else ""
+    return click.confirm(f"Drop the system tables with the whole history{also}?", default=False, err=True)
+
+
+def _drop_kept(connected: Connected, screen: Screen, artifact: Artifact) -> None:
+    """Empty a kept table in chunks, so that writers get their turn, and drop it."""
+    from tideshift.ddl import tables
+    from tideshift.ddl.dialect import ArtifactName
+
+    named = ArtifactName(artifact.kind, artifact.name)
+    gone = 1
+    while gone:  # ends: each round takes rows away, and nobody adds any
+        with connected.database.transaction() as tx:
+            gone = connected.dialect.shadow.empty_chunk(tx, named, rows_max=PURGE_ROWS)
+            if not gone:
+                connected.dialect.shadow.drop(tx, named)
+                tables.mark_dropped(tx, artifact.job_id, artifact.ordinal)
+    screen.message(f"dropped {artifact.name}")
+
+
+@click.command("demo", short_help="See a change under a busy database, with a kill in the middle and a proof at the end.")
+@click.option("--rows", type=click.IntRange(min=1), default=200_000, show_default=True, metavar="N", help="Rows of the table that is changed.")
+@click.option(
+    "--keep", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Make the database in DIR, and leave it there."
+)
+def demo_command(rows: int, folder: Path | None) -> int:
+    """See a column's type change under a busy database: writers, readers, a kill in the middle, and a proof at the end.
+
+    It makes a database of its own in a temporary folder and needs no --url. Exit code 1 if anything differs.
+    """
+    from tideshift.frontends.demo import run_demo
+
+    return run_demo(rows=rows, folder=folder)

@@ -1,0 +1,102 @@
+"""Random databases, a random type change, and the same change by a reload that shares no code with ours: all must be equal.
+
+`TIDESHIFT_PROOF_EXAMPLES` sets the number of examples per kind of key; anything but the default is random anew each time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from tests.proof.engine import on_engine
+from tests.proof.random_schema import KEY_KINDS, random_scenario
+from tests.proof.reload import Refused, holds, load, reload_changed
+from tests.proof.schema import Scenario
+from tests.servers import fast_folder
+from tideshift import errors
+from tideshift.dialects.sqlite.affinity import affinity
+
+EXAMPLES = int(os.environ.get("TIDESHIFT_PROOF_EXAMPLES", "22"))
+BY_NAME = os.environ.get("TIDESHIFT_PROOF_EXAMPLES") is None
+
+
+@pytest.mark.parametrize("key_kind", KEY_KINDS)
+@settings(
+    max_examples=EXAMPLES, derandomize=BY_NAME, deadline=None, database=None, print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)  # fmt: skip
+@given(random=st.randoms(use_true_random=False))
+@pytest.mark.timeout(0)
+def test_a_change_equals_the_same_change_made_by_a_reload(key_kind: str, random: Random) -> None:
+    """Catalogue, rows, rowids, counters and references are equal; what the reload refuses is refused and leaves all as it was."""
+    scenario = random_scenario(random, key_kind)
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
+        _compare(Path(folder), scenario)
+
+
+def _compare(folder: Path, scenario: Scenario) -> None:
+    path, twin = folder / "changed.db", folder / "twin.db"
+    load(path, scenario)
+    note(repr(scenario))
+    before = holds(path)
+    try:
+        reload_changed(path, twin, scenario)
+        wanted: dict[str, Any] | None = holds(twin)
+    except Refused as refused:
+        note(f"the reload refuses: {refused}")
+        wanted = None
+
+    outcome = _changed(path, scenario)
+
+    after = holds(path)
+    note(f"ours: {outcome}")
+    if outcome == "changed":
+        assert wanted is not None, "ours was carried out, the reload refuses"
+        assert after == wanted
+    else:
+        assert outcome in ("value_refused", "plan_refused"), outcome
+        assert wanted is None or (outcome == "plan_refused" and _may_be_refused(scenario)), f"refused without need: {outcome}"
+        assert after == before
+
+
+def _changed(path: Path, scenario: Scenario) -> str:
+    """Carry the change out; return `changed`, or the code of the error that ended it."""
+    with on_engine(path) as engine:
+        try:
+            job_id = engine.submit(scenario.change.statement)
+        except errors.TideshiftError as error:
+            note(error.message)
+            return error.code
+        job = engine.finish(job_id)
+        note(f"{job.state} {job.error} {job.warnings}")
+        assert engine.left_behind() == []
+        if job.error is None:
+            assert str(job.state) == "synced"
+            return "changed"
+        assert str(job.state) in ("rollback done", "cancelled")
+        return str(job.error["code"])
+
+
+def _may_be_refused(scenario: Scenario) -> bool:
+    """Whether the documentation says that such a change is refused at plan time, whatever the rows."""
+    table, change = scenario.target, scenario.change
+    column = table.column(change.column)
+    if table.rowid_column == change.column:
+        return True
+    if table.key == (change.column,) and not table.without_rowid and change.type_text.upper() == "INTEGER":
+        return True
+    if column.generated and change.using is not None:
+        return True
+    if table.rowid_alias() is None and not table.without_rowid:
+        return True
+    strict = "STRICT" in table.options
+    if table.without_rowid and change.column in table.key:
+        return change.using is not None or affinity(column.type_text, strict=strict) != affinity(change.type_text, strict=strict)
+    return False
