@@ -11,13 +11,15 @@ PLAIN = Scenario(name="plain", application=SHOP)
 STRICT = Scenario(name="strict", application=REGISTER)
 ROLLBACK_JOURNAL = Scenario(name="rollback-journal", application=replace(SHOP, journal="delete"))
 PAUSED = Scenario(
-    name="paused", application=SHOP,
+    name="paused", application=SHOP, steps=1, write_every=6,
     script=(
         Command(verb="pause", at="copy", subtasks=2), Command(verb="alter", at="paused", parameters=(("batch_size", 7),)),
         Command(verb="resume", at="paused"), Command(verb="alter", at="verify", subtasks=1, parameters=(("batch_size", 4),)),
     ),
 )  # fmt: skip
-CANCELLED = Scenario(name="cancelled", application=SHOP, script=(Command(verb="cancel", at="copy", subtasks=3),), ends="rollback done")
+CANCELLED = Scenario(
+    name="cancelled", application=SHOP, script=(Command(verb="cancel", at="copy", subtasks=3),), steps=1, ends="rollback done",
+)  # fmt: skip
 CANCELLED_LATE = Scenario(
     name="cancelled-late", application=REGISTER,
     script=(Command(verb="pause", at="verify", subtasks=1), Command(verb="cancel", at="paused")), ends="rollback done",

@@ -47,7 +47,9 @@ class Scenario:
     script: tuple[Command, ...] = ()
     parameters: tuple[tuple[str, Any], ...] = (("batch_size", 5),)
     writes: int = 60
-    write_every: int = 6
+    write_every: int = 4
+    steps: int = 3
+    """How many steps each executor takes between two ticks of the owner."""
     ends: str = "synced"
     seed: int = 1
 
@@ -245,8 +247,9 @@ class Life:
 
     def _execute(self) -> None:
         for executor in list(self.node.executors):
-            if not executor.ended:
-                executor.step()
+            for _ in range(self.scenario.steps):
+                if not executor.ended:
+                    executor.step()
 
     def _why(self) -> str:
         look = self.observer.look()

@@ -186,6 +186,10 @@ class Shadow(Protocol):
         """Return the order of the source's chunk key."""
         ...
 
+    def copied_key_order(self, reorg: Reorg) -> KeyOrder:
+        """Return the same order of the same key, in the shadow."""
+        ...
+
     def check_rows(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> ChunkResult:
         """Try the rows of the range on the new shape without making anything in the user's database.
 

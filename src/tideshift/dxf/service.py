@@ -35,7 +35,8 @@ class Service:
         self.node = node
         self._version = version
         self._threads: list[threading.Thread] = []
-        self._wake = threading.Event()
+        self._owner_wake = threading.Event()
+        self._node_wake = threading.Event()
 
     def __enter__(self) -> Self:
         self.node.register(self._version)
@@ -49,7 +50,7 @@ class Service:
     def stop(self) -> None:
         """Stop everything and give back what was taken; safe to call twice."""
         self.node.stopping.set()
-        self._wake.set()
+        self.wake()
         deadline = self.database.clock.monotonic() + STOP_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, deadline - self.database.clock.monotonic()))
@@ -66,7 +67,8 @@ class Service:
 
     def wake(self) -> None:
         """Let the loops look now instead of at the next scan."""
-        self._wake.set()
+        self._owner_wake.set()
+        self._node_wake.set()
 
     def _spawn(self, name: str, target: Callable[[], None]) -> None:
         context = contextvars.copy_context()
@@ -97,8 +99,10 @@ class Service:
 
     def _own(self) -> None:
         while not self.node.stopping.is_set():
-            if not self.owner.tick():
-                self._rest()
+            if self.owner.tick():
+                self._node_wake.set()
+            else:
+                self._rest(self._owner_wake)
 
     def _execute(self) -> None:
         while not self.node.stopping.is_set():
@@ -107,14 +111,14 @@ class Service:
                 self._spawn(f"subtask-{executor.subtask.id}", lambda executor=executor: self._drive(executor))  # type: ignore[misc]
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             if not begun:
-                self._rest()
+                self._rest(self._node_wake)
 
     def _drive(self, executor: Executor) -> None:
         while not self.node.stopping.is_set() and executor.step():
             continue
-        self._wake.set()
+        self.wake()
 
-    def _rest(self) -> None:
-        """Wait for the next scan, or until something happened in this process."""
-        self.database.clock.wait(self._wake, self.database.profile.scan_seconds)
-        self._wake.clear()
+    def _rest(self, wake: threading.Event) -> None:
+        """Wait for the next scan, or until something happened in this process; each loop has an event that only it clears."""
+        self.database.clock.wait(wake, self.database.profile.scan_seconds)
+        wake.clear()

@@ -87,6 +87,8 @@ class Cluster:
         self.dxf = Dxf(database, actor="test")
         self.members: dict[str, Member] = {}
         self.steps = 0
+        self.acting: str | None = None
+        """Who does the present step, or did the last one; a fault that is injected there can kill just him."""
         self._duties = duties
         self._slots = slots
         self._random = Random(seed)
@@ -168,8 +170,9 @@ class Cluster:
         choices = self._choices()
         if choices:
             # What the loops of the service survive, the simulation survives as well.
+            self.acting, act = self._random.choice(choices)
             with suppress(*_PASSING):
-                self._random.choice(choices)()
+                act()
 
     def run(self, steps: int) -> None:
         """Do this many steps."""
@@ -204,18 +207,20 @@ class Cluster:
             known = [node.host for node in tables.nodes(tx)]
         return max((int(host.removeprefix("node-")) for host in known if host.startswith("node-")), default=0)
 
-    def _choices(self) -> list[Callable[[], object]]:
-        awake = [member for member in self.members.values() if not member.frozen]
-        choices: list[Callable[[], object]] = []
-        for member in awake:
-            choices += [member.owner.tick, member.node.start_due]
-            choices += [executor.step for executor in member.node.executors if not executor.ended]
+    def _choices(self) -> list[tuple[str, Callable[[], object]]]:
+        choices: list[tuple[str, Callable[[], object]]] = []
+        for member in self.members.values():
+            if member.frozen:
+                continue
+            steps = [executor.step for executor in member.node.executors if not executor.ended]
+            choices += [(member.name, act) for act in (member.owner.tick, member.node.start_due, *steps)]
         return choices
 
     def _heartbeats(self) -> None:
         for member in self.members.values():
             if member.frozen or self.clock.monotonic() < member.heartbeat_due:
                 continue
+            self.acting = member.name
             member.heartbeat_due = self.clock.monotonic() + self.database.profile.heartbeat_seconds
             with suppress(*_PASSING):
                 if not member.node.heartbeat():

@@ -30,13 +30,15 @@ def reorg_of(task: Task) -> Reorg:
     return Reorg(task.meta["job_id"], Reshaping.from_record(task.meta["reshaping"]))
 
 
-def _ranges(tx: Transaction, dialect: Dialect, reorg: Reorg) -> list[dict[str, Any]]:
-    """Cut the table at this moment into ranges; rows that come later are in the log."""
+def _ranges(tx: Transaction, dialect: Dialect, reorg: Reorg, *, both: bool = False) -> list[dict[str, Any]]:
+    """Cut the table at this moment into ranges, up to the last key (of source and shadow, for `both`); what comes later is in the log."""
     order = dialect.shadow.key_order(reorg)
-    ends = order.first_and_last(tx)
-    if ends is None:
+    orders = [order, dialect.shadow.copied_key_order(reorg)] if both else [order]
+    lasts = [ends[1] for ends in (one.first_and_last(tx) for one in orders) if ends is not None]
+    if not lasts:
         return []
-    ranges = order.split(tx, KeyRange(None, ends[1]), parts=PARTS)
+    last = lasts[-1] if order.compare(tx, lasts[0], lasts[-1]) < 0 else lasts[0]
+    ranges = order.split(tx, KeyRange(None, last), parts=PARTS) or [KeyRange(None, last)]
     return [{"range": key_range.as_record()} for key_range in ranges]
 
 
@@ -62,7 +64,7 @@ class ReorgType:
         """Plan one subtask per key range, or the one that catches up."""
         if step == CATCH_UP:
             return [{"bucket": 0}]
-        return _ranges(tx, self.dialect, reorg_of(task))
+        return _ranges(tx, self.dialect, reorg_of(task), both=step == VERIFY)
 
     def open(self, task: Task, subtask: Subtask) -> Work:
         """Open the work of a subtask by its step."""

@@ -43,6 +43,10 @@ class SqliteShadow:
     def key_order(self, reorg: Reorg) -> SqliteKeyOrder:
         return Layout.of(reorg).order(self._driver)
 
+    def copied_key_order(self, reorg: Reorg) -> SqliteKeyOrder:
+        layout, names = _read(reorg)
+        return layout.order(self._driver, names.shadow)
+
     def check_rows(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> ChunkResult:
         layout, names = _read(reorg)
         return verify.check_rows(tx, layout, names, self._driver, key_range, rows_max=rows_max)
