@@ -65,8 +65,8 @@ def fail(scenario: Scenario, twin: Ending, undone: Ending, fault: Fault, ordinal
             return Verdict(scenario, (one,), 1, (str(error), *told.logged, *told.escaped))
         ending = read_ending(path, told.acknowledged)
     surprising = [line for line in (*told.logged, *told.escaped) if not is_expected(line, INJECTED)]
-    rolled_back = ending.job["state"] in ("rollback done", "cancelled") and scenario.ends == "synced"
-    if not rolled_back:
+    rolled_back = ending.job["state"] in ("rollback done", "cancelled")
+    if not rolled_back or not (fault.may_fail or scenario.ends == "synced"):
         return Verdict(scenario, (one,), 1, (*surprising, *ending.differences(twin)))
     complaints = [*surprising, *ending.problems, *ending.user.differences(undone.user)]
     if not fault.may_fail:

@@ -186,8 +186,10 @@ class Life:
     def round(self) -> None:
         """Do one thing of each kind."""
         self.rounds += 1
-        for act in (self._boot, self._client, self.owner.tick, self._heartbeat, self.node.start_due, self._execute):
-            self._guarded(act)
+        self._guarded(self._boot)
+        if self.bootstrapped:
+            for act in (self._client, self.owner.tick, self._heartbeat, self.node.start_due, self._execute):
+                self._guarded(act)
         self.clock.advance(ROUND_SECONDS)
 
     def _guarded(self, act: Callable[[], Any]) -> None:
@@ -208,8 +210,6 @@ class Life:
 
     def _client(self) -> None:
         """Submit the job, then ask for what the script says, each when its place is reached."""
-        if not self.bootstrapped:
-            return
         look = self.observer.look()
         if look.state is None:
             self.submit()

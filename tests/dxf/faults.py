@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from tideshift.dxf.executor import Executor
+from tideshift.errors import AmbiguousCommit
 from tideshift.testing.cluster import Cluster
 
 JOIN_SECONDS = 30
@@ -21,6 +23,22 @@ def die(**_context) -> None:
     raise Died
 
 
+def ambiguous(**_context) -> None:
+    """What a failpoint calls to lose the answer to a commit."""
+    raise AmbiguousCommit("the answer to a commit was lost")
+
+
+def at_step_hit(cluster: Cluster, nth: int, act) -> Callable[..., None]:
+    """Act at the n-th hit that happens inside a step of the cluster; what the test itself reads does not count."""
+    hits = count(1)
+
+    def on_hit(**context) -> None:
+        if cluster.acting is not None and next(hits) == nth:
+            act(**context)
+
+    return on_hit
+
+
 def run_with_deaths(cluster: Cluster, reached, *, steps_max: int = 3000) -> list[str]:
     """Step until the condition holds; whoever dies is killed and replaced by a new node. Return who died."""
     died: list[str] = []
@@ -31,7 +49,8 @@ def run_with_deaths(cluster: Cluster, reached, *, steps_max: int = 3000) -> list
             cluster.step()
         except Died:
             died.append(cluster.acting)
-            cluster.kill_node(cluster.acting)
+            cluster.acting = None
+            cluster.kill_node(died[-1])
             cluster.add_node()
     raise AssertionError(f"not reached in {steps_max} steps; {cluster.describe()}")
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.dxf.faults import die, run_with_deaths
+from tests.dxf.faults import ambiguous, at_step_hit, die, run_with_deaths
 from tideshift.dxf import points, tables
 from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.store import points as store_points
@@ -13,6 +13,9 @@ AROUND_A_CHUNK = [
     points.BEFORE_START, points.BEFORE_CHUNK, points.AFTER_CHUNK_WORK, points.AFTER_CHECKPOINT, points.AFTER_CHUNK,
     points.BEFORE_SUBTASK_MOVE,
 ]  # fmt: skip
+SAMPLED = [("sqlite", nth) for nth in range(3, 40, 6)] + [("postgres15", nth) for nth in (6, 18, 30)]
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what no database decides."""
 AMBIGUOUS = "1*raise(tideshift.errors.AmbiguousCommit)"
 
 
@@ -40,17 +43,19 @@ def test_a_death_around_a_chunk_costs_no_row_and_doubles_none(cluster, rows, tas
 
 
 @pytest.mark.parametrize("point", [store_points.BEFORE_COMMIT, store_points.AFTER_COMMIT], ids=lambda point: point.name)
-@pytest.mark.parametrize("nth", range(4, 64, 12))
+@pytest.mark.parametrize(("database_url", "nth"), SAMPLED, indirect=["database_url"])
 def test_a_death_at_any_commit_costs_no_row_and_doubles_none(cluster, rows, task, failpoints, point, nth):
     """Whoever dies at the n-th commit of the run, owner or node, before or after it, the task succeeds exactly once."""
-    failpoints.enable(point, f"skip({nth}) 1*call", call=die, may_miss=True)
+    failpoints.enable(point, "call", call=at_step_hit(cluster, nth, die))
 
-    run_with_deaths(cluster, lambda: cluster.ended(task.id))
+    died = run_with_deaths(cluster, lambda: cluster.ended(task.id))
 
+    assert len(died) == 1
     assert succeeded(cluster, task)
     assert rows.exactly_once()
 
 
+@ON_SQLITE
 def test_a_checkpoint_says_what_is_committed(make_cluster, rows, task):
     """At every moment the rows that arrived are those below the checkpoints."""
     cluster = make_cluster()
@@ -61,10 +66,10 @@ def test_a_checkpoint_says_what_is_committed(make_cluster, rows, task):
         assert rows.copied() == (covered, covered)
 
 
-@pytest.mark.parametrize("nth", range(0, 48, 8))
+@pytest.mark.parametrize(("database_url", "nth"), SAMPLED, indirect=["database_url"])
 def test_a_lost_answer_to_any_commit_is_read_back(cluster, rows, task, failpoints, nth):
     """The n-th commit happens but its answer is lost: it is looked up, never assumed and never done twice."""
-    failpoints.enable(store_points.COMMIT_ANSWER_LOST, f"skip({nth}) 1*return(true)")
+    failpoints.enable(store_points.COMMIT_ANSWER_LOST, "call", call=at_step_hit(cluster, nth, ambiguous))
 
     cluster.run_until(lambda: cluster.ended(task.id))
 
@@ -123,6 +128,7 @@ def test_a_broken_connection_is_replaced_and_named_in_the_row(make_cluster, rows
     assert rows.exactly_once()
 
 
+@ON_SQLITE
 def test_a_passing_error_is_retried_with_back_off(cluster, rows, task, failpoints, clock):
     """A few conflicts in a row cost time, not the subtask; its budget is full again after a good chunk."""
     failpoints.enable(points.AFTER_CHUNK_WORK, "6*raise(tideshift.errors.Retryable)")
@@ -135,6 +141,7 @@ def test_a_passing_error_is_retried_with_back_off(cluster, rows, task, failpoint
     assert clock.monotonic() - begun > 0.1 + 0.2 + 0.4
 
 
+@ON_SQLITE
 def test_an_error_that_never_passes_uses_up_the_budget(make_cluster, rows, database, failpoints):
     """After as many tries as the profile allows the subtask fails with the error, and the task reverts."""
     database.profile = replace(database.profile, error_count_limit=4)
@@ -151,6 +158,7 @@ def test_an_error_that_never_passes_uses_up_the_budget(make_cluster, rows, datab
     assert rows.copied() == (0, 0)
 
 
+@ON_SQLITE
 def test_a_database_that_cannot_be_reached_is_waited_for(make_cluster, rows, database, failpoints):
     """However often it cannot be reached, the subtask does not fail for it."""
     database.profile = replace(database.profile, error_count_limit=4, retry_seconds_max=0.2)
@@ -164,6 +172,7 @@ def test_a_database_that_cannot_be_reached_is_waited_for(make_cluster, rows, dat
     assert rows.exactly_once()
 
 
+@ON_SQLITE
 def test_the_end_of_a_subtask_is_written_until_it_is_answered(make_cluster, rows, failpoints):
     """A last move that meets conflicts for a while is not given up: nobody else would end the subtask."""
     cluster = make_cluster(nodes=1)
@@ -194,6 +203,7 @@ def test_a_refused_row_fails_its_subtask_and_the_task_reverts(cluster, rows, par
 
 
 @pytest.mark.parametrize("where", ["open", "step", "plan"])
+@ON_SQLITE
 def test_a_bug_in_a_task_type_fails_its_task_and_no_other(cluster, registry, rows, where):
     """An exception that nobody foresaw stands on the row; other tasks on the same nodes go on."""
     registry.add(Buggy(where))

@@ -26,6 +26,7 @@ from tideshift.ddl.machine import JOB, JobState
 __all__ = ["Engine", "Stuck", "application", "library", "on_engine"]
 
 TURN_SECONDS = 0.05
+HEARTBEAT_TURNS = 8
 TURNS_MAX = 4_000
 PROFILE = replace(FAST, system_lock_wait_seconds=0.0)
 
@@ -55,6 +56,8 @@ class Engine:
         self.owner = self.connected.owner("proof-owner")
         self.node = self.connected.node(slots=1)
         self.node.register("proof")
+        self.turns = 0
+        self.delays: list[errors.Retryable] = []
 
     def close(self) -> None:
         """Close every connection."""
@@ -68,12 +71,16 @@ class Engine:
     def turn(self) -> None:
         """Let the node do one chunk, or else let the owner look once."""
         self.clock.advance(TURN_SECONDS)
-        try:
-            self.node.heartbeat()
-            self.node.start_due()
-        except errors.Retryable:
-            pass  # The lock is with somebody else: the service tries again at its next look as well.
+        self.turns += 1
         running = [executor for executor in self.node.executors if not executor.ended]
+        try:
+            if self.turns % HEARTBEAT_TURNS == 0:
+                self.node.heartbeat()
+            if not running:
+                running = self.node.start_due()
+        except errors.Retryable as error:
+            # The lock is with somebody else: the service tries again at its next look as well.
+            self.delays.append(error)
         for executor in running:
             executor.step()
         if not running:
@@ -107,13 +114,15 @@ class Engine:
         self.until(job_id, lambda _: self.stage(job_id) == name)
 
     def finish(self, job_id: int) -> Job:
-        """Turn until the job is final and nothing that it made is left."""
+        """Turn until the job is final and nothing that it made is left, but for old rows that it says it keeps."""
         ended = self.until(job_id, lambda job: job.state in JOB.final)
-        for _ in range(TURNS_MAX):
-            if not self.left_behind() or ended.warnings:
-                return self.job(job_id)
+        if any("the old rows are kept" in warning for warning in ended.warnings):
+            return ended
+        for _ in range(TURNS_MAX // 10):
+            if not self.left_behind():
+                return ended
             self.turn()
-        raise Stuck(f"job {job_id} left behind: {self.left_behind()}")
+        raise Stuck(f"job {job_id} ended {ended.state} with {ended.error} {ended.warnings} and left behind: {self.left_behind()}")
 
     def run(self, statement: str, **parameters: Any) -> Job:
         """Carry a change out from submission to the end of its purge."""

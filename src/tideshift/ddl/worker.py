@@ -119,11 +119,15 @@ class Worker:
                 points.BEFORE_TASK.fire(job=job.id, stage=stage.name)
             with self.database.transaction() as tx:
                 self.tasks.submit(tx, job, stage)
-                tables.move_job(tx, job, "step", actor=tenure.owner_id, tenure=tenure, schema_state=stage.schema_state, err_count=0)
+                tables.move_job(
+                    tx, job, "step", actor=tenure.owner_id, tenure=tenure, schema_state=stage.schema_state, err_count=0, error=None
+                )  # fmt: skip
             return True
         if task.state is TaskState.SUCCEED:
             with self.database.transaction() as tx:
-                tables.move_job(tx, job, "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, err_count=0, next_try_at=None)
+                tables.move_job(
+                    tx, job, "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, err_count=0, next_try_at=None, error=None
+                )  # fmt: skip
             return True
         if task.state in (TaskState.REVERTED, TaskState.FAILED):
             return self._fail(job, tenure, task.error or {"code": "task_failed", "message": f"task {task.id} failed", "hint": "", "fields": {}})
@@ -140,7 +144,7 @@ class Worker:
                 points.AFTER_CAPTURE.fire(job=job.id)
             tables.move_job(
                 tx, job, "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state, err_count=0,
-                next_try_at=None,
+                next_try_at=None, error=None,
             )  # fmt: skip
         return True
 
@@ -167,7 +171,7 @@ class Worker:
             return False
         with self.database.transaction() as tx:
             event = "undo" if tables.artifacts_of(tx, job.id) else "cancelled"
-            error = job.error or {"code": "cancelled", "message": "the job was cancelled", "hint": "", "fields": {}}
+            error = {"code": "cancelled", "message": "the job was cancelled", "hint": "", "fields": {}}
             tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None)
         return True
 
@@ -232,8 +236,7 @@ class Worker:
         wait_ms = int(1000 * min(0.1 * 2**job.err_count, self.database.profile.retry_seconds_max))
         try:
             with self.database.transaction() as tx:
-                columns: dict[str, Any] = {"err_count": job.err_count + 1, "next_try_at": tx.now_ms() + wait_ms, "error": error.as_record()}
-                tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, **columns)
+                self._count_on_row(tx, job, event, tenure, error=error.as_record(), next_try_at=tx.now_ms() + wait_ms)
         except (errors.StateChanged, *_PASSING) as second:
             log.info("job %s: the error was not counted: %s", job.id, second)
         return False
@@ -257,7 +260,15 @@ class Worker:
         else:
             event = "verify" if job.state is JobState.DONE else "unwind"
             later = tx.now_ms() + int(self.database.profile.retry_seconds_max * 1000)
-            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, err_count=job.err_count + 1, next_try_at=later)
+            self._count_on_row(tx, job, event, tenure, error=error, next_try_at=later)
+
+    def _count_on_row(self, tx: Transaction, job: Job, event: str, tenure: Tenure, *, error: dict[str, Any], next_try_at: int) -> None:
+        """Write an error and when to try again; a job that rolls back keeps the error that made it, and the event log has the new one."""
+        kept = job.error if job.state is JobState.ROLLINGBACK and job.error is not None else error
+        tables.move_job(
+            tx, job, event, actor=tenure.owner_id, tenure=tenure, detail={"error": error}, error=kept, err_count=job.err_count + 1,
+            next_try_at=next_try_at,
+        )  # fmt: skip
 
 
 def _backs_off(job: Job, now_ms: int) -> bool:

@@ -144,7 +144,7 @@ class Executor:
             points.BEFORE_CHUNK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
         clock = self.database.clock
         if write:
-            with self._session.transaction(durable=False) as tx:
+            with self._session.transaction(durable=False, lock_share_percent=self.limits.lock_share_percent) as tx:
                 self._assert_recorded()
                 begun = clock.monotonic()
                 chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
@@ -161,6 +161,8 @@ class Executor:
         self.subtask = recorded
         ended = clock.monotonic()
         self._last = (ended, ended - begun, chunk.rows, chunk.size_bytes)
+        if write:
+            self._session.relieve()
         if points.AFTER_CHUNK.on:
             points.AFTER_CHUNK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
 

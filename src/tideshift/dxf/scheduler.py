@@ -61,7 +61,7 @@ class Scheduler:
                     moved |= self._unknown(task, tenure)
                 else:
                     moved |= self.by_state[task.state](task, tenure)
-            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, errors.DiskFull) as error:
                 log.info("task %s: looked at again after %s", task.id, error)
                 moved = True
             except Exception:
@@ -101,7 +101,7 @@ class Scheduler:
         try:
             with self.database.transaction(write=False) as tx:
                 metas = task_type.plan(tx, task, step)
-        except (errors.Retryable, errors.StateChanged, errors.CannotReach):
+        except (errors.Retryable, errors.StateChanged, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a type's plan raises is the task's failure, and stands on its row
             return self._give_up(task, tenure, _record_of(error))
@@ -194,7 +194,7 @@ class Scheduler:
             with self.database.transaction() as tx:
                 self.registry.find(task.type).revert(tx, task)
                 self._move(tx, task, "reverted", tenure)
-        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, errors.CannotReach):
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull):
             raise
         except Exception as error:
             log.exception("task %s: undoing failed and is tried again", task.id)

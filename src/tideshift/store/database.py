@@ -8,7 +8,7 @@ Nothing is retried in here except in `Database.run`, which starts a whole new tr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -20,6 +20,7 @@ from tideshift.clock import Clock, SystemClock
 from tideshift.config import NORMAL, Profile
 from tideshift.store import points
 from tideshift.store.driver import Driver, Failure, SessionIdentity
+from tideshift.store.turns import LOCK_SHARE_PERCENT, Turn, Turns
 
 __all__ = ["ConstraintViolated", "Database", "DatabaseFailed", "Rows", "Session", "Transaction"]
 
@@ -140,35 +141,62 @@ class Session:
 
     @contextmanager
     def transaction(
-        self, *, write: bool = True, durable: bool = True, lock_wait_seconds: float | None = None
+        self,
+        *,
+        write: bool = True,
+        durable: bool = True,
+        lock_wait_seconds: float | None = None,
+        lock_share_percent: int = LOCK_SHARE_PERCENT,
     ) -> Iterator[Transaction]:
         """Open a transaction; commit at the end, roll back on any exception.
 
+        Where all writers share one lock, it begins only after others had room for theirs, by the share that is given.
         Raises `AmbiguousCommit` when the answer to the commit is lost, and the meaning of any other database error.
         """
         database, connection = self.database, self._connection
         wait = database.profile.system_lock_wait_seconds if lock_wait_seconds is None else lock_wait_seconds
         if points.BEFORE_BEGIN.on:
             points.BEFORE_BEGIN.fire(write=write)
-        statement = "BEGIN"
-        try:
-            connection.begin()
-            database.driver.begin(connection, write=write, durable=durable, lock_wait_seconds=wait)
-            statement = ""
-            if points.AFTER_BEGIN.on:
-                points.AFTER_BEGIN.fire(write=write)
-            yield Transaction(self, connection)
-            if points.BEFORE_COMMIT.on:
-                points.BEFORE_COMMIT.fire(write=write)
-            self._commit(connection)
-        except BaseException as error:
-            _roll_back(connection)
-            bare = database.driver_error(error)
-            if bare is None:
-                raise
-            database.raise_meaning(bare, statement=statement)
+        with self._turn(write=write, wait_seconds=wait, lock_share_percent=lock_share_percent) as turn:
+            statement = "BEGIN"
+            try:
+                connection.begin()
+                wait = wait if turn is None else turn.wait_seconds
+                database.driver.begin(connection, write=write, durable=durable, lock_wait_seconds=wait)
+                statement = ""
+                if turn is not None:
+                    turn.begun()
+                if points.AFTER_BEGIN.on:
+                    points.AFTER_BEGIN.fire(write=write)
+                yield Transaction(self, connection)
+                if points.BEFORE_COMMIT.on:
+                    points.BEFORE_COMMIT.fire(write=write)
+                self._commit(connection)
+            except BaseException as error:
+                _roll_back(connection)
+                bare = database.driver_error(error)
+                if bare is None:
+                    raise
+                database.raise_meaning(bare, statement=statement)
         if points.AFTER_COMMIT.on:
             points.AFTER_COMMIT.fire(write=write)
+
+    def relieve(self) -> None:
+        """Do now, outside any transaction, what the database would leave to some later commit of an application."""
+        try:
+            self.database.driver.relieve(self._connection)
+        except Exception as error:
+            bare = self.database.driver_error(error)
+            if bare is None:
+                raise
+            self.database.raise_meaning(bare, statement="relieve")
+
+    def _turn(
+        self, *, write: bool, wait_seconds: float, lock_share_percent: int
+    ) -> AbstractContextManager[Turn | None]:
+        if not write or self.database.driver.capabilities.concurrent_writers:
+            return nullcontext()
+        return self.database.turns.turn(wait_seconds=wait_seconds, lock_share_percent=lock_share_percent)
 
     def _commit(self, connection: Connection) -> None:
         try:
@@ -201,6 +229,7 @@ class Database:
         self.clock: Clock = clock or SystemClock()
         self.profile = profile
         self.engine = driver.create_engine()
+        self.turns = Turns(self.clock)
 
     def close(self) -> None:
         """Close every connection that nobody uses."""

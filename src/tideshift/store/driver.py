@@ -78,6 +78,10 @@ class Driver(Protocol):
         """
         ...
 
+    def relieve(self, connection: Connection) -> None:
+        """Do, outside any transaction, work that would otherwise fall to a later commit of anybody; nothing where there is none."""
+        ...
+
     def now(self) -> ColumnElement[int]:
         """Return the expression for the database's present time, in UTC epoch milliseconds (not the transaction's start)."""
         ...

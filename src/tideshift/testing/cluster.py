@@ -9,12 +9,13 @@
         assert cluster.dxf.show(task.id).state == "succeed"
 
 Nothing sleeps: the clock moves a little with every step, and by what an executor would have waited. Each node is a
-would-be owner too. What a step may do: one tick of an owner, one look of a node for work, one step of an executor;
-heartbeats and the renewing of the lease come when they are due, as their own thread would see to it.
+would-be owner too. What a step may do: one tick of an owner, one look of a node for work, one step of an executor; the
+first two rest until the next scan when they found nothing to do, as their loops would. Heartbeats and the renewing of
+the lease come when they are due, as their own thread would see to it.
 
 Faults, by the name of a node: `kill_node` (a process that is gone: its transactions roll back, nothing is given back),
 `freeze_node` and `thaw_node` (it stands still with all it holds, and goes on later as if nothing had been),
-`change_owner` (the owner stands still until another one leads), `stop_node` (an orderly end). To stop somebody in the
+`change_owner` (the owner stands still until another one leads; its node goes on), `stop_node` (an orderly end). To stop somebody in the
 middle of a transaction, pause a failpoint and step that executor in a thread of the test's own.
 """
 
@@ -24,6 +25,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Self
 
@@ -42,8 +44,8 @@ from tideshift.store.database import Database
 
 __all__ = ["Cluster", "Member", "framework_duties"]
 
-STEP_SECONDS = 0.02
-"""How far the clock moves with every step."""
+STEP_SECONDS = 0.1
+"""How far the clock moves with every step; with a few members each one looks about as often as its loop would."""
 _PASSING = (errors.Retryable, errors.AmbiguousCommit, errors.CannotReach)
 
 
@@ -58,8 +60,23 @@ class Member:
 
     node: WorkerNode
     owner: Owner
+    heartbeat_due: float
+    tick_due: float = 0.0
+    look_due: float = 0.0
     frozen: bool = False
-    heartbeat_due: float = 0.0
+    owner_frozen: bool = False
+
+    def tick(self, *, rest_until: float) -> None:
+        """Let the owner tick, and rest when there was nothing to do."""
+        self.tick_due = rest_until
+        if self.owner.tick():
+            self.tick_due = 0.0
+
+    def look(self, *, rest_until: float) -> None:
+        """Let the node look for work, and rest when there was none."""
+        self.look_due = rest_until
+        if self.node.start_due():
+            self.look_due = 0.0
 
     @property
     def name(self) -> str:
@@ -88,7 +105,7 @@ class Cluster:
         self.members: dict[str, Member] = {}
         self.steps = 0
         self.acting: str | None = None
-        """Who does the present step, or did the last one; a fault that is injected there can kill just him."""
+        """Who does the present step, None between steps; when an injected fault ends a step, the one that it struck."""
         self._duties = duties
         self._slots = slots
         self._random = Random(seed)
@@ -141,23 +158,20 @@ class Cluster:
 
     def owner_name(self) -> str | None:
         """Return who leads and may move, if anybody does."""
-        leading = (m for m in self.members.values() if m.owner.tenure is not None and not m.frozen)
+        leading = (m for m in self.members.values() if m.owner.tenure is not None and not (m.frozen or m.owner_frozen))
         return next((m.name for m in leading if m.owner.tenure and m.owner.lease.holds(m.owner.tenure)), None)
 
     def change_owner(self, *, steps_max: int = 2000) -> str:
-        """Let the owner stand still until another one leads; return the new one. The old one then goes on."""
+        """Let the owner stand still until another one leads, and return that one; the old one then goes on."""
         assert len(self.members) > 1, "there is nobody else to lead"
-        old = self.owner_name()
-        if old is None:
-            self.run_until(lambda: self.owner_name() is not None, steps_max=steps_max)
-            old = self.owner_name()
-        assert old is not None
-        self.freeze_node(old)
-        self.clock.advance(self.database.profile.lease_seconds)
         self.run_until(lambda: self.owner_name() is not None, steps_max=steps_max)
-        self.thaw_node(old)
+        old = self.members[self.owner_name() or ""]
+        old.owner_frozen = True
+        self.run_until(lambda: self.owner_name() is not None, steps_max=steps_max)
+        old.owner_frozen = False
         new = self.owner_name()
         assert new is not None
+        assert new != old.name
         return new
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,6 +187,7 @@ class Cluster:
             self.acting, act = self._random.choice(choices)
             with suppress(*_PASSING):
                 act()
+        self.acting = None
 
     def run(self, steps: int) -> None:
         """Do this many steps."""
@@ -189,7 +204,8 @@ class Cluster:
 
     def ended(self, *task_ids: int) -> bool:
         """Whether all these tasks are final."""
-        return all(self.dxf.show(task_id).state in TASK.final for task_id in task_ids)
+        with self.database.transaction(write=False) as tx:
+            return all(tables.task_by_id(tx, task_id).state in TASK.final for task_id in task_ids)
 
     def executors(self) -> list[Executor]:
         """Return what runs anywhere, frozen or not."""
@@ -208,12 +224,17 @@ class Cluster:
         return max((int(host.removeprefix("node-")) for host in known if host.startswith("node-")), default=0)
 
     def _choices(self) -> list[tuple[str, Callable[[], object]]]:
+        now, rest = self.clock.monotonic(), self.database.profile.scan_seconds
         choices: list[tuple[str, Callable[[], object]]] = []
         for member in self.members.values():
             if member.frozen:
                 continue
-            steps = [executor.step for executor in member.node.executors if not executor.ended]
-            choices += [(member.name, act) for act in (member.owner.tick, member.node.start_due, *steps)]
+            acts: list[Callable[[], object]] = [executor.step for executor in member.node.executors if not executor.ended]
+            if member.tick_due <= now and not member.owner_frozen:
+                acts.append(partial(member.tick, rest_until=now + rest))
+            if member.look_due <= now:
+                acts.append(partial(member.look, rest_until=now + rest))
+            choices += [(member.name, act) for act in acts]
         return choices
 
     def _heartbeats(self) -> None:
@@ -225,4 +246,5 @@ class Cluster:
             with suppress(*_PASSING):
                 if not member.node.heartbeat():
                     member.node.register("test")
-                member.owner.renew()
+                if not member.owner_frozen:
+                    member.owner.renew()

@@ -145,6 +145,9 @@ class PostgresDriver:
             settings.append(f"SET LOCAL synchronous_commit = {connection.info['durable']}")
         dbapi_connection.execute("; ".join(settings).encode())
 
+    def relieve(self, connection: Connection) -> None:
+        """Do nothing: the server does its upkeep by itself."""
+
     def now(self) -> ColumnElement[int]:
         """Return the server's clock, not the transaction's start."""
         return literal_column(_NOW, BigInteger())

@@ -15,7 +15,7 @@ from tideshift.dialects.sqlite import explain
 from tideshift.dialects.sqlite.affinity import affinity
 from tideshift.dialects.sqlite.catalog import SourceTable, find_table, near, shape_of
 from tideshift.dialects.sqlite.create_table import ClauseKind, TableText, UnreadableText, identifiers, parse_table
-from tideshift.dialects.sqlite.displaced import UnsafeDefault, displaced_rows
+from tideshift.dialects.sqlite.displaced import Unforeseeable, displaced_rows
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.dialects.sqlite.layout import KeyColumn, Layout
@@ -187,12 +187,14 @@ def _layout(
 ) -> Layout:
     order = SqliteKeyOrder.read(tx, source.name, driver)
     key = _key(order, shape)
+    rowid_column = None if old.without_rowid else _rowid_column(shape)
     texts: dict[str, str | None] = {index.name: index.text for index in source.indexes}
     try:
-        displaced = displaced_rows(old, source.name, shape, key, texts)
-    except (UnsafeDefault, UnreadableText) as error:
+        displaced = displaced_rows(
+            old, source.name, shape, key=key, rowid_column=rowid_column, index_texts=texts
+        )
+    except (Unforeseeable, UnreadableText) as error:
         raise _refused(source, [f"the rows that a REPLACE may remove cannot be foreseen: {error}"]) from error
-    rowid_column = None if old.without_rowid else _rowid_column(shape)
     return Layout(
         table=source.name,
         column=column,

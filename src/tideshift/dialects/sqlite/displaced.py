@@ -6,6 +6,10 @@ Logging a row too many costs a moment; a row too few would be a stale row in the
 
 A column that is NOT NULL with a default has a trap: REPLACE turns a NULL into the default, so the row that holds the
 *default* is the one in the way. The key is looked up with the default put in where NEW has NULL.
+
+Two more traps. Before an INSERT, NEW's rowid is not known yet, so a unique key that is computed from it is refused. And
+before an UPDATE, SQLite computes NEW's generated columns from those columns only that some trigger reads: the rest count
+as NULL. So every column that a generated one is computed from is read, for nothing else.
 """
 
 from __future__ import annotations
@@ -21,15 +25,15 @@ from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import Displaced, KeyColumn
 from tideshift.dialects.sqlite.scratch import IndexShape, Shape
 
-__all__ = ["UnsafeDefault", "displaced_rows"]
+__all__ = ["Unforeseeable", "displaced_rows"]
 
 _ROW = quote("tideshift_row")
 _NOT_CONSTANT = frozenset("random randomblob last_insert_rowid changes total_changes".split())
 _CAST = {"TEXT": "TEXT", "INTEGER": "INTEGER", "NUMERIC": "NUMERIC", "REAL": "REAL"}
 
 
-class UnsafeDefault(Exception):
-    """A default that a trigger cannot foresee; the argument names its column."""
+class Unforeseeable(Exception):
+    """Something of a unique key that cannot be known before the statement acts; the argument says what."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class _Source:
     table_name: str
     shape: Shape
     key: Sequence[KeyColumn]
+    rowid_column: str | None
 
     @property
     def key_list(self) -> str:
@@ -54,10 +59,16 @@ class _Source:
 
 
 def displaced_rows(
-    table: TableText, table_name: str, shape: Shape, key: Sequence[KeyColumn], index_texts: dict[str, str | None]
+    table: TableText,
+    table_name: str,
+    shape: Shape,
+    *,
+    key: Sequence[KeyColumn],
+    rowid_column: str | None,
+    index_texts: dict[str, str | None],
 ) -> list[Displaced]:
     """Return the queries for every unique key but the chunk key itself, whose new value is logged anyway."""
-    source = _Source(table, table_name, shape, key)
+    source = _Source(table, table_name, shape, key, rowid_column)
     found: list[Displaced] = []
     for index in shape.indexes:
         if index.unique and not (index.origin == "pk" and table.without_rowid):
@@ -71,6 +82,7 @@ def _of_index(source: _Source, index: IndexShape, text: str | None) -> list[Disp
     expressions = parsed.terms if parsed else ()
     plain = all(cid >= 0 for cid, *_ in index.key_terms)
     found: list[Displaced] = []
+    read = _read_for_generated(source, index, expressions)
     for with_defaults in (False, True):
         defaults = _defaults(source, index, expressions) if with_defaults else {}
         if with_defaults and not defaults:
@@ -86,9 +98,44 @@ def _of_index(source: _Source, index: IndexShape, text: str | None) -> list[Disp
         found.append(
             Displaced(
                 on_insert=_query(source, conditions),
-                on_update=_query(source, [*changed, *conditions, f"NOT ({source.is_old_row})"]),
+                on_update=_query(source, [*read, *changed, *conditions, f"NOT ({source.is_old_row})"]),
             )
         )
+    return found
+
+
+def _read_for_generated(source: _Source, index: IndexShape, expressions: Sequence[str]) -> list[str]:
+    """Return conditions that are always true and read what the key's generated columns are computed from."""
+    generated = {name.lower() for name, *_, hidden in source.shape.columns if hidden}
+    computed: set[str] = set()
+    for number, (cid, name, *_) in enumerate(index.key_terms):
+        direct = {word.lower() for word in identifiers(expressions[number])} if cid < 0 else {str(name).lower()}
+        computed |= direct if cid < 0 else direct & generated
+        if direct & generated:
+            computed |= _inputs(source, direct & generated)
+    if source.rowid_column is not None and source.rowid_column.lower() in computed:
+        raise Unforeseeable(f"a unique key is computed from {source.rowid_column!r}, which is given only with the row itself")
+    names = [column[0] for column in source.shape.columns]
+    if not computed & generated:
+        return []
+    return [f"NEW.{quote(name)} IS NEW.{quote(name)}" for name in names if name.lower() in computed - generated]
+
+
+def _inputs(source: _Source, generated: set[str]) -> set[str]:
+    """Return all columns, in lower case, from which some generated columns are computed, through other ones too."""
+    texts = {
+        column.name.lower(): source.table.text[slice(*clause.expression)]
+        for column in source.table.columns
+        for clause in column.clauses
+        if clause.kind is ClauseKind.GENERATED and clause.expression is not None
+    }
+    found: set[str] = set()
+    waiting = set(generated)
+    while waiting:  # Ends: no column is taken twice.
+        name = waiting.pop()
+        found.add(name)
+        if name in texts:
+            waiting |= {word.lower() for word in identifiers(texts[name])} - found
     return found
 
 
@@ -160,7 +207,7 @@ def _default(table: TableText, column: str) -> str:
     tokens = significant(table.text[clauses[-1].start : clauses[-1].end])[1:]
     text = table.text[clauses[-1].start + tokens[0].start : clauses[-1].start + tokens[-1].end]
     if any(same_name(word, banned) for word in identifiers(text) for banned in _NOT_CONSTANT):
-        raise UnsafeDefault(column)
+        raise Unforeseeable(f"the default of {column!r} is another value each time")
     word = tokens[0].name if len(tokens) == 1 else None
     if word is not None and word.upper() not in ("TRUE", "FALSE", "NULL", "CURRENT_TIME", "CURRENT_DATE", "CURRENT_TIMESTAMP"):
         return "'" + word.replace("'", "''") + "'"

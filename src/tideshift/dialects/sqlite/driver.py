@@ -43,6 +43,8 @@ _MEANING = {
     _MISMATCH: Failure.CONSTRAINT,
 }
 _CANNOT_OPEN = {3: "permission denied", 14: "it is not there or may not be opened", 26: "it is not an SQLite database"}
+_AUTOCHECKPOINT_PAGES = 1000
+_CHECKPOINT_ROUNDS = 3
 _SYNCHRONOUS = {"NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
 
@@ -137,6 +139,18 @@ class SqliteDriver:
         if settings["journal_mode"] == "wal":
             return _SYNCHRONOUS["FULL" if durable else "NORMAL"]
         return _SYNCHRONOUS["EXTRA" if durable else "FULL"]
+
+    def relieve(self, connection: Connection) -> None:
+        """Write the log's pages into the file, so that no commit of an application finds it long and has to do it.
+
+        A passive checkpoint keeps nobody waiting. What others committed meanwhile is left over; the next rounds take it
+        too, since only a log without a rest is begun anew.
+        """
+        dbapi_connection = _dbapi(connection)
+        for _ in range(_CHECKPOINT_ROUNDS):
+            _, pages, written = dbapi_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if written == pages:
+                return
 
     def now(self) -> ColumnElement[int]:
         """Return the file's time, which is the machine's."""

@@ -117,7 +117,7 @@ class Follower:
         if changed:
             log.info("job %s: %s", job["id"], plain_line(job), extra={"job": job["id"]})
         if self.screen.is_live:
-            self.screen.show(live_line(job))
+            self.screen.show(live_line(job, width=self.screen.width))
         elif changed or now - self._told_at >= PLAIN_SECONDS:
             self.screen.message(plain_line(job))
             self._told_at = now
@@ -153,14 +153,20 @@ class Follower:
         self._node_seen = alive
 
 
-def live_line(job: Job) -> str:
-    """Return the one line of a terminal: schema state, bar, rows, percent, rows/s, ETA, what slows it."""
+def live_line(job: Job, *, width: int) -> str:
+    """Return the one line of a terminal: schema state, rows, percent, rows/s, ETA, what slows it; bar and stage where they fit."""
     filled = min(BAR_CELLS, int(BAR_CELLS * job["percent"] / 100))
-    parts = [
-        f"job {job['id']} {job['state']}", job["schema_state"], "█" * filled + "░" * (BAR_CELLS - filled) + f" {job['percent']:.1f} %",
-        _rows(job), f"{count_text(job['rows_per_second'])} rows/s", f"ETA {duration_text(job['eta_seconds'])}", *_slowed(job), job["stage"] or "",
-    ]  # fmt: skip
-    return " · ".join(part for part in parts if part)
+    bar = "█" * filled + "░" * (BAR_CELLS - filled) + " "
+    numbers = [_rows(job), f"{count_text(job['rows_per_second'])} rows/s", f"ETA {duration_text(job['eta_seconds'])}", *_slowed(job)]
+    name, percent = f"job {job['id']}", f"{job['percent']:.1f} %"
+    forms = (
+        [f"{name} {job['state']}", job["schema_state"], bar + percent, *numbers, job["stage"] or ""],
+        [f"{name} {job['state']}", job["schema_state"], bar + percent, *numbers],
+        [f"{name} {job['state']}", job["schema_state"], percent, *numbers],
+        [name, job["schema_state"], percent, *numbers],
+    )
+    lines = [" · ".join(part for part in form if part) for form in forms]
+    return next((line for line in lines if len(line) <= width), lines[-1])
 
 
 def plain_line(job: Job) -> str:

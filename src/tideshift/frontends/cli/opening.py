@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
+from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["SystemTables", "masked_url", "opened"]
 
 VARIABLE = "TIDESHIFT_URL"
+FAULTS_VARIABLE = "TIDESHIFT_FAILPOINTS"
+LAYERS = ("store", "dxf", "ddl", "dialects")
 
 
 class SystemTables(Enum):
@@ -89,9 +92,13 @@ def _begin_logging(settings: Settings, url: str) -> None:
 
 
 def inject_faults(settings: Settings) -> None:
-    """Switch on the failpoints that the environment names, if this process may; the points are declared by now."""
+    """Switch on the failpoints that the environment names, if this process may; first every layer declares its own."""
+    if FAULTS_VARIABLE not in os.environ:
+        return
     from tideshift.failpoint import FailpointError, activate_from_environment
 
+    for layer in LAYERS:
+        import_module(f"tideshift.{layer}.points")
     try:
         activate_from_environment(enabled=settings.failpoints, stream=sys.stderr)
     except FailpointError as error:

@@ -31,6 +31,13 @@ class Screen:
         self._line = ""
         self._lock = threading.RLock()  # the log of other threads is written here too
 
+    @property
+    def width(self) -> int:
+        """How many characters fit on the live line."""
+        import shutil
+
+        return shutil.get_terminal_size().columns - 1
+
     def message(self, text: str) -> None:
         """Write one message above the live line."""
         with self._lock:
@@ -46,7 +53,7 @@ class Screen:
         assert self.is_live
         with self._lock:
             self._erase()
-            self._line = _cut(printable(text), _width())
+            self._line = _cut(printable(text), self.width)
             self._write(self._line)
 
     def clear(self) -> None:
@@ -71,12 +78,6 @@ class Screen:
 def is_terminal(stream: IO[Any]) -> bool:
     """Whether a person sees this stream on a screen that can rewrite a line."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size().columns - 1
 
 
 def _cut(text: str, width: int) -> str:

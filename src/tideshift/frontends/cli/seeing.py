@@ -35,12 +35,10 @@ def see_through(
     job: Job | None = None
     stopped: TideshiftError | None = None
     try:
-        with node_of_this_process(connected, wanted=own_node):
+        with node_of_this_process(connected, screen, wanted=own_node):
             job = follower.until_final(job_id)
             if own_node and job["state"] == "synced":
-                if not follower.until_purged(job_id):
-                    screen.message("the time is over; the replaced table is left to the next node: tideshift node --until-idle")
-                job = follower.look(job_id) or job
+                job = _see_purge(follower, screen, job)
     except (Interrupted, WaitTimeout) as error:
         stopped = error
     screen.clear()
@@ -56,14 +54,28 @@ def see_through(
     return code
 
 
+def _see_purge(follower: Follower, screen: Screen, job: Job) -> Job:
+    """See the replaced table away, unless it is kept for longer; return the job as it is then."""
+    if not follower.until_purged(job["id"]):
+        screen.message("the time is over; the replaced table is left to the next node: tideshift node --until-idle")
+    seen = follower.look(job["id"]) or job
+    if not seen["artifacts"]:
+        screen.message("the replaced table is emptied and dropped")
+    return seen
+
+
 @contextmanager
-def node_of_this_process(connected: Connected, *, wanted: bool, slots: int = SLOTS) -> Iterator[str | None]:
+def node_of_this_process(connected: Connected, screen: Screen, *, wanted: bool, slots: int = SLOTS) -> Iterator[str | None]:
     """Run an ordinary node (and candidate for ownership) in this process; yield its name."""
     if not wanted:
         yield None
         return
     with connected.service(slots=slots) as service:
-        yield service.node.name
+        try:
+            yield service.node.name
+        except Interrupted:
+            screen.message("stopping: what is under way is finished or given back")
+            raise
 
 
 def _not_final(

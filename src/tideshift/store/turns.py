@@ -1,0 +1,75 @@
+"""Taking turns where all writers share one lock: room for other processes between two write transactions of ours.
+
+Such a lock knows no queue: whoever asks at the right moment gets it, and one who was refused sleeps longer and longer
+before asking again. Transactions of ours that follow one another at once, however short, can keep an application out for
+a long time. So the write transactions of one process follow one another in order, and each begins only after the lock was
+left alone for a while in proportion to how long ours held it. This decides nothing but when we ask: that two
+transactions exclude one another stays the database's business, and one that waited too long for its turn asks anyway.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tideshift.clock import Clock
+
+__all__ = ["LOCK_SHARE_PERCENT", "Turn", "Turns"]
+
+LOCK_SHARE_PERCENT = 20
+"""How much of the time our transactions may hold the lock when nobody wished otherwise."""
+ROOM_SECONDS_MAX = 0.025
+"""A writer that was refused asks again after 1, 2, 5, 10, 15, 20 and 25 ms: it finds a gap as long as its longest usual sleep."""
+
+
+class Turn:
+    """One write transaction's turn: how long it may still wait, and since when it holds the lock."""
+
+    def __init__(self, clock: Clock, *, deadline: float) -> None:
+        self._clock = clock
+        self._deadline = deadline
+        self.held_from: float | None = None
+
+    @property
+    def wait_seconds(self) -> float:
+        """Return what is left of the time that the transaction may wait for its lock."""
+        return max(0.0, self._deadline - self._clock.monotonic())
+
+    def begun(self) -> None:
+        """Note that the lock is held from now on."""
+        self.held_from = self._clock.monotonic()
+
+
+class Turns:
+    """The order of one process's write transactions on one database."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._order = threading.Lock()
+        self._never = threading.Event()
+        self._released_at = 0.0
+        self._held_seconds = 0.0
+
+    @contextmanager
+    def turn(self, *, wait_seconds: float, lock_share_percent: int) -> Iterator[Turn]:
+        """Wait for this process's turn and until the lock was free for long enough, then let the transaction run."""
+        turn = Turn(self._clock, deadline=self._clock.monotonic() + wait_seconds)
+        ordered = self._order.acquire(timeout=max(0.0, wait_seconds))
+        try:
+            if ordered:
+                self._leave_room(lock_share_percent)
+            yield turn
+        finally:
+            if turn.held_from is not None:
+                self._released_at = self._clock.monotonic()
+                self._held_seconds = self._released_at - turn.held_from
+            if ordered:
+                self._order.release()
+
+    def _leave_room(self, lock_share_percent: int) -> None:
+        share = lock_share_percent / 100
+        room = min(self._held_seconds * (1 - share) / share, ROOM_SECONDS_MAX)
+        rest = self._released_at + room - self._clock.monotonic()
+        if rest > 0:
+            self._clock.wait(self._never, rest)

@@ -1,0 +1,73 @@
+"""The n-th statement, begin or commit fails: the job succeeds as its twin, or is undone with the reason on its row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tests.crash.faults import FAULTS, MARK, Fault, fail, passes, sampled
+from tests.crash.outcome import Ending
+from tests.crash.scenarios import PLAIN, SCENARIOS
+from tests.crash.stepper import Command
+from tests.crash.strikes import distinct, golden
+from tideshift import failpoint
+
+FAILURES = 5
+"""Places per kind of failure and scenario; `python -m tests.reliability faults` takes every one."""
+
+
+@cache
+def undisturbed(name: str) -> tuple[Ending, tuple[failpoint.TracedHit, ...]]:
+    """Run a scenario once per process without any fault."""
+    ending, hits = golden(SCENARIOS[name])
+    return ending, tuple(hits)
+
+
+@cache
+def undone(name: str) -> Ending:
+    """Run it once with a cancel in the middle: how a job that was rolled back leaves the database."""
+    return golden(replace(SCENARIOS[name], script=(Command(verb="cancel", at="copy"),), ends="rollback done"))[0]
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("name", ["plain", "cancelled"])
+def test_nth_fails(name, fault, seed):
+    """Wherever one statement or commit fails, nothing is half done, lost or left behind."""
+    twin, hits = undisturbed(name)
+    count = passes(failpoint.ordinals(hits), fault)
+    ordinals = sampled(count - seed % 7, FAILURES)
+
+    verdicts = [fail(SCENARIOS[name], twin, undone(name), fault, ordinal) for ordinal in ordinals]
+
+    assert len(verdicts) >= FAILURES
+    assert not [str(verdict) for verdict in verdicts if verdict.differences]
+
+
+def test_no_fault_fires_behind_the_last_statement():
+    """The loop over n ends: behind the last statement of a run nothing is left to fail."""
+    twin, hits = undisturbed("plain")
+    fault = FAULTS["busy"]
+    count = passes(failpoint.ordinals(hits), fault)
+
+    verdict = fail(PLAIN, twin, undone("plain"), fault, count + 1)
+
+    assert verdict.differences == ()
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_exception_at_each_point(part, seed):
+    """An exception at any point, as a bug of ours would raise, leaves nothing half done."""
+    twin, hits = undisturbed("plain")
+    by_point: dict[str, list[int]] = {}
+    for point, ordinal in distinct(hits):
+        by_point.setdefault(point, []).append(ordinal)
+    places = [(point, ordinals[seed % len(ordinals)]) for point, ordinals in by_point.items()][part::2]
+
+    verdicts = [
+        fail(PLAIN, twin, undone("plain"), Fault(point, point, f'1*raise(RuntimeError,"{MARK}")', may_fail=True), ordinal)
+        for point, ordinal in places
+    ]
+
+    assert not [str(verdict) for verdict in verdicts if verdict.differences]

@@ -1,0 +1,27 @@
+"""Real processes: frozen at the worst places, and killed at random moments while writers keep their own log."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.frozen import FREEZES, frozen_run
+from tests.crash.killed import killed_run
+from tests.crash.strikes import scratch
+
+KILLING_SECONDS = 8
+
+
+@pytest.mark.parametrize("place", FREEZES)
+def test_frozen_worker_writes_nothing_late(place, seed):
+    """A worker that is frozen and thawed after another took its work over commits nothing more of it."""
+    with scratch() as folder:
+        frozen_run(folder, place, 2 + seed % 5)
+
+
+def test_killed_at_random_moments(seed):
+    """However often the worker is killed, the writers never notice, and the table is what their logs say."""
+    with scratch() as folder:
+        report = killed_run(folder, seed, seconds=KILLING_SECONDS)
+
+    assert report.kills >= 2
+    assert report.statements > 500

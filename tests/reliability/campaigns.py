@@ -1,0 +1,163 @@
+"""The heavy proofs as lists of small runs: each has a key that replays it, and an answer that is empty when all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+
+from tests.crash.faults import FAULTS, MARK, Fault, fail, passes
+from tests.crash.frozen import FREEZES, frozen_run
+from tests.crash.killed import killed_run
+from tests.crash.outcome import Ending, offline_twin
+from tests.crash.scenarios import SCENARIOS
+from tests.crash.stepper import Command, Scenario
+from tests.crash.strikes import Strike, distinct, golden, scratch, strike
+from tideshift import failpoint
+
+TWICE_PER_SCENARIO = 300
+KILLED_RUNS = 20
+FROZEN_RUNS = 20
+KILLED_SECONDS = 60
+RAISE = f'1*raise(RuntimeError,"{MARK}")'
+UNDISTURBED = ("plain", "strict", "cancelled")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer of one run."""
+
+    struck: int
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One proof: what it shows, its runs in order, and how one of them is made."""
+
+    name: str
+    shows: str
+    keys: Callable[[int, int], Iterator[str]]
+    run: Callable[[str], Outcome]
+    parallel: bool = True
+
+
+@cache
+def _golden(name: str) -> tuple[Ending, tuple[failpoint.TracedHit, ...]]:
+    ending, hits = golden(SCENARIOS[name])
+    with scratch() as folder:
+        twin = offline_twin(SCENARIOS[name], folder)
+    assert not ending.user.differences(twin), f"{name}: the undisturbed run differs from the offline twin"
+    return ending, tuple(hits)
+
+
+@cache
+def _undone(name: str) -> Ending:
+    scenario = replace(SCENARIOS[name], script=(Command(verb="cancel", at="copy"),), ends="rollback done")
+    return golden(scenario)[0]
+
+
+def _scenario(key: str) -> tuple[Scenario, str]:
+    name, _, rest = key.partition(" ")
+    return SCENARIOS[name], rest
+
+
+# ── killed once at every distinct place, and twice at random ones ─────────────────────────────────────────────────
+
+
+def _crash_keys(seed: int, stride: int) -> Iterator[str]:
+    for name in SCENARIOS:
+        _, hits = _golden(name)
+        for n, (point, ordinal) in enumerate(distinct(hits)):
+            if n % stride == seed % stride:
+                yield f"{name} {Strike(point, ordinal, 'kill' if n % 10 == 0 else 'exit')}"
+
+
+def _twice_keys(seed: int, stride: int) -> Iterator[str]:
+    for name in SCENARIOS:
+        random = Random(f"{seed}/{name}")
+        _, hits = _golden(name)
+        places = distinct(hits)
+        for _ in range(TWICE_PER_SCENARIO // stride):
+            first, second = random.choice(places), random.choice(places)
+            yield f"{name} {Strike(*first)} {Strike(second[0], 1 + second[1] // 2)}"
+
+
+def _run_crash(key: str) -> Outcome:
+    scenario, rest = _scenario(key)
+    verdict = strike(scenario, _golden(scenario.name)[0], [Strike.parse(text) for text in rest.split()])
+    missed = () if verdict.struck else ("nothing struck",)
+    return Outcome(verdict.struck, (*verdict.differences, *missed))
+
+
+# ── an exception at every distinct place; the n-th statement or commit fails ──────────────────────────────────────
+
+
+def _raise_keys(seed: int, stride: int) -> Iterator[str]:
+    for name in UNDISTURBED:
+        _, hits = _golden(name)
+        for n, (point, ordinal) in enumerate(distinct(hits)):
+            if n % stride == seed % stride:
+                yield f"{name} {point}:{ordinal}"
+
+
+def _run_raise(key: str) -> Outcome:
+    scenario, place = _scenario(key)
+    point, _, ordinal = place.partition(":")
+    fault = Fault("raise", point, RAISE, may_fail=True)
+    verdict = fail(scenario, _golden(scenario.name)[0], _undone(scenario.name), fault, int(ordinal))
+    return Outcome(1, verdict.differences)
+
+
+def _fault_keys(seed: int, stride: int) -> Iterator[str]:
+    for name in UNDISTURBED:
+        places = failpoint.ordinals(_golden(name)[1])
+        for fault in FAULTS.values():
+            for ordinal in range(1 + seed % stride, passes(places, fault) + 1, stride):
+                yield f"{name} {fault.name}:{ordinal}"
+
+
+def _run_fault(key: str) -> Outcome:
+    scenario, rest = _scenario(key)
+    name, _, ordinal = rest.partition(":")
+    verdict = fail(scenario, _golden(scenario.name)[0], _undone(scenario.name), FAULTS[name], int(ordinal))
+    return Outcome(1, verdict.differences)
+
+
+# ── real processes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _frozen_keys(seed: int, stride: int) -> Iterator[str]:
+    for n in range(0, FROZEN_RUNS, stride):
+        yield from (f"{freeze} {2 + n}" for freeze in FREEZES)
+
+
+def _run_frozen(key: str) -> Outcome:
+    freeze, _, passes_text = key.rpartition(" ")
+    with scratch() as folder:
+        frozen_run(folder, freeze, int(passes_text))
+    return Outcome(1, ())
+
+
+def _killed_keys(seed: int, stride: int) -> Iterator[str]:
+    yield from (str(seed + n) for n in range(0, KILLED_RUNS, stride))
+
+
+def _run_killed(key: str) -> Outcome:
+    with scratch() as folder:
+        report = killed_run(folder, int(key), seconds=KILLED_SECONDS)
+    return Outcome(report.kills, ())
+
+
+CAMPAIGNS = {
+    campaign.name: campaign
+    for campaign in (
+        Campaign("crash", "killed at each distinct pass of each failpoint, recovered, equal to the twin", _crash_keys, _run_crash),
+        Campaign("twice", "killed, and killed again while recovering", _twice_keys, _run_crash),
+        Campaign("raise", "an exception at each distinct pass of each failpoint", _raise_keys, _run_raise),
+        Campaign("faults", "the n-th statement, begin or commit fails, with each kind of error", _fault_keys, _run_fault),
+        Campaign("frozen", "a worker frozen at three places; its late writes must not land", _frozen_keys, _run_frozen, parallel=False),
+        Campaign("killed", "workers killed at random moments under writers that keep a log", _killed_keys, _run_killed, parallel=False),
+    )
+}
