@@ -20,7 +20,7 @@ def shop(tmp_path: Path) -> Path:
     return make_shop(tmp_path / "shop.db")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def altered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
     """A small database on which `alter --json` ran to its end once, and that run; only to be looked at."""
     path = make_shop(tmp_path_factory.mktemp("altered") / "shop.db")

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Self
 
 from tests.servers import sqlite_module
 
@@ -81,7 +82,7 @@ class Started:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Started:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import time
 
-import pytest
-
 from tests.cli.programs import PROGRAM, TO_NUMERIC, Started, ask, environment, make_shop, run
 from tests.cli.schema_check import check
 

@@ -149,9 +149,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("command", ["plan", "alter"])
-@pytest.mark.parametrize(("statement", "code", "exit_code"), REFUSED)
-def test_refused_before_anything_is_made(tmp_path, command, statement, code, exit_code, inside):
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused[0])
+def test_refused_before_anything_is_made(tmp_path, command, refused, inside):
     """A statement that cannot be done is refused with its code, and no table of ours is made for it."""
+    statement, code, exit_code = refused
     path = make_shop(tmp_path / "shop.db")
     ask(path, "CREATE VIEW a_view AS SELECT * FROM goods")
     if "tideshift_" in statement:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.crash import writers
 from tests.crash.application import MODULE
 from tests.crash.outcome import read_ending
-from tests.crash.processes import Worker, reader, until
+from tests.crash.processes import Worker, reader, standing, until
 from tests.crash.worker import PLACES
 from tideshift.config import FAST
 from tideshift.connect import connect
@@ -37,7 +37,7 @@ def frozen_run(folder: Path, place: str, passes: int) -> None:
                 until(lambda: _taken_over(look), "a subtask that was taken from the frozen worker")
             first.thaw()
             second.ready()
-            until(lambda: _is_over(look, job_id), f"job {job_id} over; workers said {first.log[-1500:]} and {second.log[-1500:]}")
+            until(lambda: _is_over(look, job_id), lambda: f"job {job_id} over: {standing(look)}; {first.log[-1500:]} and {second.log[-1500:]}")
             if place != HOLDS_THE_LOCK:
                 _see_late_writes_fenced(first)
             second.stop()
@@ -103,7 +103,7 @@ def _is_over(look: Any, job_id: int) -> bool:
 def _see_late_writes_fenced(first: Worker) -> None:
     """The thawed worker found out that the subtask is not its own any more, and said so."""
     words = ("is no longer ours", "was taken from us", "has moved on")
-    until(lambda: any(word in first.log for word in words), f"the thawed worker noticing that it lost its subtask: {first.log[-2000:]}")
+    until(lambda: any(word in first.log for word in words), lambda: f"a worker that noticed its loss: {first.log[-2000:]}")
 
 
 def _see_everything_right(path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.crash import writers
 from tests.crash.frozen import submit
-from tests.crash.processes import ROOT, WAIT_SECONDS_MAX, Worker, reader, until
+from tests.crash.processes import ROOT, WAIT_SECONDS_MAX, Worker, reader, standing, until
 from tideshift.connect import connect
 
 ROWS = 8_000
@@ -47,13 +47,13 @@ def killed_run(folder: Path, seed: int, *, seconds: float) -> Report:
                 submit(path, f"ALTER TABLE readings ALTER COLUMN value TYPE {TYPES[jobs % 2]}", lock_share=30)
                 jobs += 1
             with Worker(path) as worker:
-                until(lambda worker=worker: "ready " in worker.log, f"a worker that is ready (seed {seed}): {worker.log[-800:]}")
+                until(lambda log=worker: "ready " in log.log, lambda log=worker: f"a worker that is ready: {log.log[-800:]}")
                 until(lambda at=time.monotonic() + random.uniform(0.05, 1.5): time.monotonic() >= at or _idle(look), "the next kill")
                 worker.kill()
                 kills += 1
         with Worker(path) as last:
             last.ready()
-            until(lambda: _idle(look), f"the end of the job (seed {seed}): {last.log[-1500:]}")
+            until(lambda: _idle(look), lambda: f"the end of the job: {standing(look)}; {last.log[-1500:]}", seconds=90)
             last.stop()
         believed, statements = _end_writers(logs)
         _compare(look, believed)

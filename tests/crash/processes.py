@@ -19,14 +19,14 @@ WAIT_SECONDS_MAX = 40.0
 _NEVER = threading.Event()
 
 
-def until(condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS_MAX) -> Any:
-    """Ask again and again until the answer is true, or fail saying what did not happen."""
+def until(condition: Callable[[], Any], what: str | Callable[[], str], *, seconds: float = WAIT_SECONDS_MAX) -> Any:
+    """Ask again and again until the answer is true, or fail saying what did not happen and how things then stand."""
     deadline = time.monotonic() + seconds
     while True:
         answer = condition()
         if answer:
             return answer
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s: not yet {what}"
+        assert time.monotonic() < deadline, f"after {seconds:.0f} s: not yet {what if isinstance(what, str) else what()}"
         _NEVER.wait(0.02)
 
 
@@ -68,7 +68,7 @@ class Worker:
 
     def wait_frozen(self) -> None:
         """Wait until the operating system shows it stopped."""
-        until(lambda: self._state() == "T", f"a worker that is stopped: {self.log[-800:]}")
+        until(lambda: self._state() == "T", lambda: f"a worker that is stopped: {self.log[-800:]}")
 
     def _state(self) -> str:
         text = Path(f"/proc/{self.child.pid}/stat").read_text()
@@ -93,3 +93,13 @@ class Worker:
 def reader(path: Path) -> Any:
     """Open a connection for looking, which waits for locks."""
     return MODULE.connect(path, isolation_level=None, timeout=20)
+
+
+def standing(look: Any) -> str:
+    """Say how far the work is, for the message of a wait that was in vain."""
+    jobs = look.execute("SELECT id, state, stage, err_count, error FROM tideshift_ddl_job").fetchall()
+    tasks = look.execute("SELECT task_key, state, step FROM tideshift_dxf_global_task").fetchall()
+    subtasks = look.execute(
+        "SELECT id, step, state, attempt, exec_id, summary FROM tideshift_dxf_background_subtask WHERE state <> 'succeed'"
+    ).fetchall()
+    return f"jobs {jobs}, tasks {tasks}, subtasks {subtasks}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from random import Random
 
+from tests.proof.engine import library
 from tests.proof.random_rows import rows_for
 from tests.proof.schema import Change, Column, Insertion, Scenario, Table, quoted
 
@@ -36,7 +38,7 @@ TABLE_NAMES = (
 
 def random_scenario(random: Random, key_kind: str) -> Scenario:
     """Make a database whose first table has this kind of key."""
-    target = _Drawing(random, key_kind).table()
+    target = next(table for table in iter(lambda: _Drawing(random, key_kind).table(), None) if _accepted(table))
     encoding = random.choice(("UTF-8",) * 8 + ("UTF-16le",))
     parent = Table("parent p", "[parent p]", (Column("id", "id", "INTEGER", " PRIMARY KEY"), Column("n", "n", "TEXT", " UNIQUE")))
     side = Table("side", "side", (Column("what", "what", ""), Column("old", "old", "TEXT"), Column("new", "new", "BLOB")))
@@ -57,6 +59,16 @@ def random_scenario(random: Random, key_kind: str) -> Scenario:
         others=_others(random, target),
         change=_change(random, target),
     )
+
+
+def _accepted(table: Table) -> bool:
+    """Whether the library takes the text at all; a few combinations of clauses exclude one another."""
+    with closing(library().connect(":memory:")) as connection:
+        try:
+            connection.execute(table.text())
+        except library().Error:
+            return False
+    return True
 
 
 class _Drawing:

@@ -31,22 +31,17 @@ class Claims:
 def runnable(live: Iterable[Job]) -> list[Job]:
     """Return the queued jobs that may start now, in order of id.
 
-    A paused job that is resumed is queued again but still holds its objects: what it made stands on them.
+    A job that has started holds its objects in every state, also when it is queued again after a resume: what it made
+    stands on them. One that has not started, whether queued or paused, only keeps its place before later ones.
     """
     jobs = sorted(live, key=lambda job: job.id)
     claims = Claims()
     for job in jobs:
-        if job.state is not JobState.QUEUEING or job.started_at is not None:
+        if job.started_at is not None:
             claims.add(job.objects)
     chosen: list[Job] = []
     for job in jobs:
-        if job.state is not JobState.QUEUEING:
-            continue
-        if job.started_at is not None:
+        if job.state is JobState.QUEUEING and (job.started_at is not None or claims.admits(job.objects)):
             chosen.append(job)
-        elif claims.admits(job.objects):
-            chosen.append(job)
-            claims.add(job.objects)
-        else:
-            claims.add(job.objects)
+        claims.add(job.objects)
     return chosen

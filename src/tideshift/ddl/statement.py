@@ -176,7 +176,8 @@ class _Reader:
 
     def _refuse(self, why: str, **fields: str) -> NoReturn:
         """Raise with the place: the line of the statement, and a caret under the token."""
-        position = self.tokens[self.at].start if self.at < len(self.tokens) else len(self.text.rstrip())
+        behind = self.tokens[-1].end if self.tokens else 0
+        position = self.tokens[self.at].start if self.at < len(self.tokens) else behind
         before = self.text[:position]
         line_start = before.rfind("\n") + 1
         line_end = self.text.find("\n", position)

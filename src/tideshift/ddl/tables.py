@@ -36,7 +36,7 @@ from tideshift.store.lease import Tenure, tenure_guard
 from tideshift.store.tables import METADATA, Json
 
 __all__ = [
-    "artifacts_due", "artifacts_of", "insert_artifacts", "insert_job", "job_by_id", "keep_as_old", "live_artifacts", "live_jobs",
+    "artifacts_due", "artifacts_of", "hold_job", "insert_artifacts", "insert_job", "job_by_id", "keep_as_old", "live_artifacts", "live_jobs",
     "mark_dropped", "move_job", "recent_jobs",
 ]  # fmt: skip
 
@@ -118,6 +118,13 @@ def job_by_id(tx: Transaction, job_id: int) -> Job:
         if row is not None:
             return _job(row)
     raise NotFound(f"there is no job {job_id}", job_id=job_id, hint="List them with: tideshift jobs")
+
+
+def hold_job(tx: Transaction, seen: Job) -> None:
+    """Keep a job's row as it was seen until the commit, or raise `StateChanged` when it has moved on already."""
+    statement = select(job.c.id).where(job.c.id == seen.id, job.c.rev == seen.rev).with_for_update()
+    if tx.execute(statement).first() is None:
+        raise StateChanged(f"job {seen.id} has moved on", job_id=seen.id, expected_rev=seen.rev)
 
 
 def live_jobs(tx: Transaction) -> list[Job]:

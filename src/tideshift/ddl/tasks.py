@@ -1,7 +1,9 @@
 """What a job does with its tasks: submit, follow, and purge. The job is the wish, the task is the effect.
 
 Everything is level-triggered: each call compares the two and asks the task for what is missing; a task that is in a state
-which forbids it now is asked again at the next tick.
+which forbids it now is asked again at the next tick. Whatever a task is asked, and every answer to a request, is written
+while the job's row is still the one that was read: otherwise an owner that stood still would resume the task of a job that
+was paused meanwhile, or call a wish fulfilled that it has not seen.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class JobTasks:
         """Let a running job's task run, with the parameters that are wished."""
         if task.state in (TaskState.PAUSED, TaskState.AWAITING_RESOLUTION):
             with self.database.transaction() as tx:
+                tables.hold_job(tx, job)
                 ask_task(tx, dxf_tables.task_by_id(tx, task.id), "resume", actor=ACTOR)
             return True
         return self.hand_on_parameters(job)
@@ -68,6 +71,7 @@ class JobTasks:
             waiting = events.open_requests(tx, job_id=job.id, commands=("alter",))
         if any(self._missing(job, task) for task in live):
             with self.database.transaction() as tx:
+                tables.hold_job(tx, job)
                 for task in live:
                     fresh = dxf_tables.task_by_id(tx, task.id)
                     missing = self._missing(job, fresh)
@@ -77,6 +81,7 @@ class JobTasks:
         settled = all(not pending_mailbox(task) for task in live)
         if waiting and settled:
             with self.database.transaction() as tx:
+                tables.hold_job(tx, job)
                 for request in events.open_requests(tx, job_id=job.id, commands=("alter",)):
                     if request.request_id in {seen.request_id for seen in waiting}:
                         events.conclude(tx, request.request_id, events.Outcome.APPLIED)
@@ -95,6 +100,7 @@ class JobTasks:
     def all_paused(self, job: Job) -> bool:
         """Ask every live task to pause; return whether none is active any more."""
         with self.database.transaction() as tx:
+            tables.hold_job(tx, job)
             live = [task for task in self.of(tx, job) if task.state not in TASK.final]
             for task in live:
                 ask_task(tx, task, "pause", actor=ACTOR)
@@ -103,6 +109,7 @@ class JobTasks:
     def all_ended(self, job: Job) -> bool:
         """Ask every live task to cancel; return whether all are final."""
         with self.database.transaction() as tx:
+            tables.hold_job(tx, job)
             live = [task for task in self.of(tx, job) if task.state not in TASK.final]
             for task in live:
                 ask_task(tx, task, "cancel", actor=ACTOR)

@@ -160,7 +160,8 @@ class Executor:
                 recorded = self._record(tx, chunk)
         self.subtask = recorded
         ended = clock.monotonic()
-        self._last = (ended, ended - begun, chunk.rows, chunk.size_bytes)
+        chunk.held_seconds = ended - begun
+        self._last = (ended, chunk.held_seconds, chunk.rows, chunk.size_bytes)
         if write:
             self._session.relieve()
         if points.AFTER_CHUNK.on:

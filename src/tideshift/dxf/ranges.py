@@ -15,7 +15,8 @@ __all__ = ["ChunkControl", "Cursor"]
 class ChunkControl:
     """How many rows the next chunk may hold, so that one chunk takes about the target time.
 
-    It grows by at most a half and shrinks at once; a chunk never holds less than `rows_min` or more than `rows_max`.
+    It grows by at most a half and shrinks by at most two thirds, since one slow chunk may be the machine's fault; a chunk
+    never holds less than `rows_min` or more than `rows_max`.
     """
 
     target_seconds: float
@@ -35,8 +36,7 @@ class ChunkControl:
         if rows <= 0:
             return
         fitting = rows * self.target_seconds / max(seconds, 1e-6)
-        bounded = min(fitting, self.rows * 1.5) if fitting > self.rows else fitting
-        self.rows = max(self.rows_min, int(bounded))
+        self.rows = max(self.rows_min, int(min(max(fitting, self.rows / 3), self.rows * 1.5)))
 
 
 @dataclass(frozen=True)

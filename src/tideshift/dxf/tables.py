@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    bindparam,
     delete,
     func,
     insert,
@@ -303,14 +304,22 @@ def assign_subtask(tx: Transaction, seen: Subtask, exec_id: str | None, *, tenur
         raise StateChanged(f"subtask {seen.id} has moved on", subtask_id=seen.id, expected_rev=seen.rev)
 
 
+_CHECKPOINT = (
+    update(subtask)
+    .where(
+        subtask.c.id == bindparam("seen_id"),
+        subtask.c.attempt == bindparam("seen_attempt"),
+        subtask.c.state == SubtaskState.RUNNING,
+    )
+    .values(checkpoint=bindparam("new_checkpoint"), summary=bindparam("new_summary"))
+)
+"""Made once: this statement is part of every chunk, and runs while its locks are held."""
+
+
 def checkpoint_subtask(tx: Transaction, seen: Subtask, *, checkpoint: dict[str, Any], summary: dict[str, Any]) -> None:
     """Write progress under the attempt; it is the last statement before the commit of the work it records."""
-    statement = (
-        update(subtask)
-        .where(subtask.c.id == seen.id, subtask.c.attempt == seen.attempt, subtask.c.state == SubtaskState.RUNNING)
-        .values(checkpoint=checkpoint, summary=summary)
-    )
-    if tx.execute(statement).rowcount != 1:
+    values = {"seen_id": seen.id, "seen_attempt": seen.attempt, "new_checkpoint": checkpoint, "new_summary": summary}
+    if tx.execute(_CHECKPOINT, values).rowcount != 1:
         raise SubtaskLost(f"subtask {seen.id} is no longer ours (attempt {seen.attempt})", subtask_id=seen.id, attempt=seen.attempt)
 
 

@@ -31,6 +31,8 @@ class Chunk:
     size_bytes: int = 0
     counters: dict[str, int] | None = None
     """Other counters to add up in the subtask's summary."""
+    held_seconds: float = 0.0
+    """How long the transaction took, commit included; known once the chunk is over."""
 
 
 class Context(Protocol):

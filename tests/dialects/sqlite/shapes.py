@@ -62,8 +62,8 @@ SHAPES = (
     Shape(
         name="autoincrement, required columns with defaults",
         schema=(
-            "CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, u TEXT NOT NULL ON CONFLICT REPLACE DEFAULT d COLLATE NOCASE"
-            " UNIQUE ON CONFLICT REPLACE, n INT NOT NULL DEFAULT (1 + 1), m REAL NOT NULL DEFAULT -1, UNIQUE (n, m))",
+            ("CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, u TEXT NOT NULL ON CONFLICT REPLACE DEFAULT d COLLATE NOCASE"
+            " UNIQUE ON CONFLICT REPLACE, n INT NOT NULL DEFAULT (1 + 1), m REAL NOT NULL DEFAULT -1, UNIQUE (n, m))"),
         ),
         values={"id": number(1, 15), "u": text("abcdef"), "n": number(0, 4), "m": number(-1, 3)},
         change="ALTER TABLE t ALTER m TYPE text",
@@ -138,9 +138,9 @@ SHAPES = (
     Shape(
         name="several uniques with conflict clauses",
         schema=(
-            "CREATE TABLE t (id INTEGER PRIMARY KEY ON CONFLICT REPLACE, a INT UNIQUE ON CONFLICT IGNORE,"
+            ("CREATE TABLE t (id INTEGER PRIMARY KEY ON CONFLICT REPLACE, a INT UNIQUE ON CONFLICT IGNORE,"
             " b INT UNIQUE ON CONFLICT REPLACE, c INT UNIQUE ON CONFLICT FAIL, d INT UNIQUE ON CONFLICT ROLLBACK,"
-            " e INT NOT NULL ON CONFLICT IGNORE CHECK (e < 9))",
+            " e INT NOT NULL ON CONFLICT IGNORE CHECK (e < 9))"),
         ),
         values={
             "id": number(1, 12),
@@ -151,15 +151,15 @@ SHAPES = (
             "e": number(0, 9),
         },
         change="ALTER TABLE t ALTER e TYPE text",
-        conflict_targets=("(id)", "(a)", "(b)", "(c)"),
+        # No upserts: with these clauses SQLite (3.40 to 3.53) ruins its own indexes by them, without any trigger.
         moves=("b = b + 1", "id = id - 1", "c = c + 1", "e = e + 1"),
     ),
     Shape(
         name="child and parent with cascades",
         schema=(
             "CREATE TABLE p (id INTEGER PRIMARY KEY, x UNIQUE)",
-            "CREATE TABLE t (id INTEGER PRIMARY KEY, a INT REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE, b INT REFERENCES t"
-            " ON DELETE SET NULL ON UPDATE SET DEFAULT DEFERRABLE INITIALLY DEFERRED, c INT UNIQUE)",
+            ("CREATE TABLE t (id INTEGER PRIMARY KEY, a INT REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE, b INT REFERENCES t"
+            " ON DELETE SET NULL ON UPDATE SET DEFAULT DEFERRABLE INITIALLY DEFERRED, c INT UNIQUE)"),
             "CREATE UNIQUE INDEX tab ON t (a, b)",
             "CREATE TABLE k (t INT REFERENCES t (c) ON DELETE CASCADE ON UPDATE CASCADE)",
             "INSERT INTO p VALUES (1, 1), (2, 2), (3, 3), (4, 4)",
@@ -196,10 +196,10 @@ SHAPES = (
         name="generated columns and odd names",
         table='"new"',
         schema=(
-            'CREATE TABLE "new" ("old" INTEGER PRIMARY KEY, "a""b" TEXT, [select] INT, `rowid` INT,'
-            ' "g" AS ("a""b" || [select]) STORED UNIQUE, "v" INT GENERATED ALWAYS AS ([select] + rowid) VIRTUAL)',
+            ('CREATE TABLE "new" ("old" INTEGER PRIMARY KEY, "a""b" TEXT, [select] INT, `rowid` INT,'
+            ' "g" AS ("a""b" || [select]) STORED UNIQUE, "v" INT GENERATED ALWAYS AS ([select] + rowid) VIRTUAL)'),
             'CREATE UNIQUE INDEX "new index" ON "new" ("v") WHERE "new".[select] < 3',
-            'CREATE UNIQUE INDEX [it''s] ON "new" (("v" * 2), "a""b")',
+            ('CREATE UNIQUE INDEX [it''s] ON "new" (("v" * 2), "a""b")'),
         ),
         values={'"old"': number(1, 12), '"a""b"': text("abcd"), "[select]": number(0, 4), "`rowid`": number(0, 4)},
         change='ALTER TABLE "new" ALTER "a""b" TYPE varchar(9)',
@@ -221,7 +221,7 @@ SHAPES = (
             "c": one_of("1", "'1'", "1.0", "x'31'", "NULL"),
             "r": one_of("1", "2", "'3'", "'x'", "NULL"),
         },
-        change="ALTER TABLE t ALTER c TYPE text",
+        change="ALTER TABLE t ALTER a TYPE any",
         conflict_targets=("(id)", "(a)", "(b, c)"),
         moves=("id = id + 1", "a = a + 1", "b = upper(b)", "c = a", "r = NULL", "a = 'x', b = NULL"),
     ),

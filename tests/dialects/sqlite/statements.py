@@ -104,6 +104,8 @@ def insert_from_itself(random: Random, shape: Shape) -> str:
 def upsert(random: Random, shape: Shape) -> str:
     """Insert, or update the row that is in the way."""
     sql = insert(random, shape).replace("REPLACE INTO", "INSERT INTO").replace("INSERT OR INSERT", "INSERT")
+    if not shape.conflict_targets:
+        return sql
     if random.random() < 0.3:
         return f"{sql} ON CONFLICT DO NOTHING"
     column = random.choice(list(shape.values))

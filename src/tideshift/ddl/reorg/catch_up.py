@@ -24,9 +24,7 @@ class CatchUpWork:
     def step(self, context: Context) -> bool:
         """Apply one batch; done when the backlog is short."""
         rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
-        clock = context.database.clock
         with context.chunk() as chunk:
-            begun = clock.monotonic()
             self.dialect.shadow.check(chunk.tx, self.reorg)
             batch = self.dialect.shadow.apply_batch(chunk.tx, self.reorg, rows_max=rows_max)
             left = self.dialect.shadow.backlog(chunk.tx, self.reorg)
@@ -34,5 +32,5 @@ class CatchUpWork:
                 points.AFTER_APPLY.fire(job=self.reorg.job_id, subtask=context.subtask.id)
             chunk.checkpoint = {"backlog": left}
             chunk.counters = {"log_rows": batch.log_rows, "log_keys": batch.keys}
-            self.control.observe(rows=batch.log_rows, seconds=clock.monotonic() - begun)
+        self.control.observe(rows=batch.log_rows, seconds=chunk.held_seconds)
         return left > CUTOVER_ROWS

@@ -38,9 +38,7 @@ class PurgeWork:
         if points.BEFORE_PURGE_CHUNK.on:
             points.BEFORE_PURGE_CHUNK.fire(job=self.job_id)
         rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
-        clock = context.database.clock
         with context.chunk() as chunk:
-            begun = clock.monotonic()
             gone = self.dialect.shadow.empty_chunk(chunk.tx, self.artifact, rows_max=rows_max)
             if gone == 0:
                 if points.BEFORE_DROP.on:
@@ -48,7 +46,7 @@ class PurgeWork:
                 self.dialect.shadow.drop(chunk.tx, self.artifact)
                 tables.mark_dropped(chunk.tx, self.job_id, self.ordinal)
             chunk.counters = {"purged": gone}
-            self.control.observe(rows=gone, seconds=clock.monotonic() - begun)
+        self.control.observe(rows=gone, seconds=chunk.held_seconds)
         return gone > 0
 
 

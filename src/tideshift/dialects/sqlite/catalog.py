@@ -19,7 +19,7 @@ from tideshift.store.tables import NAMESPACE
 __all__ = ["SourceTable", "SqliteCatalog", "find_table", "near", "shape_of"]
 
 _COUNTED_ROWS_MAX = 20_000
-_MANY_OBJECTS = 100
+_FEW_PAGES = 1_000
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class SqliteCatalog:
                     hint="Use a library built without SQLITE_DEFAULT_FOREIGN_KEYS for tideshift: pip install 'tideshift[sqlite]'",
                 )
             )
-        if pages > _MANY_OBJECTS and free_pages * 2 > pages:
+        if pages > _FEW_PAGES and free_pages * 2 > pages:
             found.append(
                 DoctorFinding(
                     code="free_pages",

@@ -13,7 +13,7 @@ __all__ = ["IndexText", "parse_index"]
 
 @dataclass(frozen=True)
 class IndexText:
-    """A whole CREATE INDEX; `terms` are the expressions without COLLATE and direction, `where` is None without one."""
+    """A whole CREATE INDEX; `terms` are the expressions without their direction, `where` is None without one."""
 
     text: str
     name: Token
@@ -66,11 +66,9 @@ def _terms(text: str, tokens: list[Token], at: int) -> tuple[tuple[str, ...], in
 
 
 def _bare(text: str, term: list[Token]) -> str:
-    """Return a term without its direction and its outermost collations."""
+    """Return a term without its direction. A collation stays: it may belong to the last operand only."""
     if len(term) > 1 and term[-1].keyword in ("ASC", "DESC"):
         term = term[:-1]
-    while len(term) > 2 and term[-2].keyword == "COLLATE":
-        term = term[:-2]
     if not term:
         raise UnreadableText("the index's stored text has an empty term")
     return text[term[0].start : term[-1].end]

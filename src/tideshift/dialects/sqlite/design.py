@@ -37,6 +37,8 @@ def design(tx: Transaction, change: Change, driver: SqliteDriver) -> Reshaping:
     shape = shape_of(tx, source.name)
     column = _column(shape, source.name, change.column)
     reasons = [] if schema_can_be_written(driver) else [_DEFENSIVE]
+    if tx.run_verbatim("PRAGMA foreign_keys").scalar():
+        reasons.append(_FOREIGN_KEYS)
     try:
         old = parse_table(source.text)
         new_text = replace_spans(source.text, old.retype(column, change.type_text))
@@ -68,6 +70,11 @@ def design(tx: Transaction, change: Change, driver: SqliteDriver) -> Reshaping:
 
 _DEFENSIVE = (
     "this SQLite library does not let its schema table be written (it is built as defensive); "
+    "use another one: pip install 'tideshift[sqlite]'"
+)
+
+_FOREIGN_KEYS = (
+    "this SQLite library turns foreign_keys on by itself, which would look at every row that is purged; "
     "use another one: pip install 'tideshift[sqlite]'"
 )
 

@@ -25,9 +25,10 @@ from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import Displaced, KeyColumn
 from tideshift.dialects.sqlite.scratch import IndexShape, Shape
 
-__all__ = ["Unforeseeable", "displaced_rows"]
+__all__ = ["ROW_ALIAS", "Unforeseeable", "displaced_rows"]
 
-_ROW = quote("tideshift_row")
+ROW_ALIAS = "tideshift_row"
+_ROW = quote(ROW_ALIAS)
 _NOT_CONSTANT = frozenset("random randomblob last_insert_rowid changes total_changes".split())
 _CAST = {"TEXT": "TEXT", "INTEGER": "INTEGER", "NUMERIC": "NUMERIC", "REAL": "REAL"}
 

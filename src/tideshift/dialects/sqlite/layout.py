@@ -151,11 +151,16 @@ class Layout:
         )
 
     def key_in(self, keys: str, *, negated: bool = False, qualifier: str = "") -> str:
-        """Return the condition that a row's key is among those of a query."""
+        """Return the condition that a row's key is among those of a query, whose columns are named as the log's."""
         dot = f"{qualifier}." if qualifier else ""
         names = [f"{dot}{quote(key.name)}{_collate(self._collation(key))}" for key in self.key]
-        left = names[0] if len(names) == 1 else f"({', '.join(names)})"
-        return f"{left} {'NOT IN' if negated else 'IN'} ({keys})"
+        if len(names) == 1:
+            return f"{names[0]} {'NOT IN' if negated else 'IN'} ({keys})"
+        row = f"({', '.join(names)}) {'NOT IN' if negated else 'IN'} ({keys})"
+        if negated or not self.collations_differ:
+            return row
+        # A row of values with collations of their own finds no index; its first value alone does.
+        return f"{names[0]} IN (SELECT {quote(self.key_marks[0])} FROM ({keys})) AND {row}"
 
     @property
     def key_marks(self) -> tuple[str, ...]:

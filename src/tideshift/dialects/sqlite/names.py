@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from tideshift.store.tables import NAMESPACE
 
@@ -21,7 +22,7 @@ class Names:
     job_id: int
     table: str
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """Return what they all begin with."""
         digest = hashlib.sha256(self.table.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -115,7 +115,7 @@ class Follower:
         changed = key != self._told
         self._report(job, changed=changed, now=now)
         if changed:
-            log.info("job %s: %s", job["id"], plain_line(job), extra={"job": job["id"]})
+            log.debug("%s", plain_line(job), extra={"job": job["id"]})
         if self.screen.is_live:
             self.screen.show(live_line(job, width=self.screen.width))
         elif changed or now - self._told_at >= PLAIN_SECONDS:
@@ -143,11 +143,7 @@ class Follower:
         if self.own_node or now - self._nodes_at < NODES_SECONDS:
             return
         self._nodes_at = now
-        try:
-            alive = is_any_alive(self.connected)
-        except Retryable as error:
-            log.debug("nodes not seen: %s", error)
-            return
+        alive = is_any_alive(self.connected, when_busy=self._node_seen)
         if self._node_seen and not alive:
             self.screen.warn("no node is alive, so the job stands still; start one with: tideshift node")
         self._node_seen = alive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from tideshift.frontends.cli.output import (
     count_text,
     duration_text,
     first_failure,
+    is_terminal,
     print_error,
     print_json,
     print_table,
@@ -64,7 +66,7 @@ def _watch_list(connected: Connected, settings: Settings, finished: int, before:
         while True:  # ends: Ctrl-C raises
             seen = connected.ddl.jobs(finished=finished, before=before)
             if seen != shown:
-                if settings.screen.is_live and not settings.json_wanted:
+                if is_terminal(sys.stdout) and not settings.json_wanted:
                     click.clear()
                 _print_list(settings, *seen, indented=False)
                 shown = seen
@@ -199,5 +201,5 @@ def wait_command(ctx: click.Context, job_ids: tuple[int, ...], timeout_seconds: 
                 print_error(error.as_record(), json_wanted=settings.json_wanted)
                 codes.append(error.exit_code)
             else:
-                codes.append(print_end(connected, job, json_wanted=settings.json_wanted))
+                codes.append(print_end(connected, job, json_wanted=settings.json_wanted, indented=False))
     return first_failure(codes)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import IO, Any, TypeVar
 
 import click
 
-from tideshift.config import parse_bytes_or_rows, parse_duration_seconds
 from tideshift.errors import InvalidParameter
 from tideshift.frontends.cli.output import Screen
 
@@ -24,16 +22,16 @@ SECONDS_MAX = 100 * 365 * 86_400.0
 JOB_ID = click.IntRange(min=1, max=2**63 - 1)
 
 
-@dataclass
 class Settings:
     """What was said about the database and the output, before or after the command's name."""
 
-    url: str | None = None
-    verbosity: int = 0
-    log_file: str | None = None
-    failpoints: bool = False
-    json_wanted: bool = False
-    screen: Screen = field(default_factory=Screen)
+    def __init__(self) -> None:
+        self.url: str | None = None
+        self.verbosity = 0
+        self.log_file: str | None = None
+        self.failpoints = False
+        self.json_wanted = False
+        self.screen = Screen()
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions
@@ -43,6 +41,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # generic only in new
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return seconds."""
+        from tideshift.config import parse_duration_seconds
+
         if isinstance(value, float):
             return value
         try:
@@ -61,6 +61,8 @@ class Speed(click.ParamType):  # type: ignore[type-arg] # generic only in newer 
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text."""
+        from tideshift.config import parse_bytes_or_rows
+
         try:
             parse_bytes_or_rows(value)
         except InvalidParameter as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -96,15 +95,20 @@ def printable(text: str, *, keep: str = "") -> str:
 
 def print_json(document: dict[str, Any], *, indented: bool = True) -> None:
     """Print one versioned document; a line of its own for JSON Lines."""
-    text = json.dumps({"version": VERSION, **document}, indent=2 if indented else None, default=str)
-    print(text, flush=True)
+    print(_json_text(document, indent=2 if indented else None), flush=True)
+
+
+def _json_text(document: dict[str, Any], *, indent: int | None = None) -> str:
+    import json  # only here, so that help need not wait for it
+
+    return json.dumps({"version": VERSION, **document}, indent=indent, default=str)
 
 
 def print_error(record: dict[str, Any], *, json_wanted: bool) -> None:
     """Print an error once, on stderr."""
     if json_wanted:
         error = {name: record.get(name) for name in ("code", "message", "hint", "fields")}
-        print(json.dumps({"version": VERSION, "error": error}, default=str), file=sys.stderr, flush=True)
+        print(_json_text({"error": error}), file=sys.stderr, flush=True)
         return
     reasons = (record.get("fields") or {}).get("reasons")
     lines = [f"error: {record['message']}"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tideshift.errors import Retryable
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SeenNode", "is_any_alive", "seen_nodes", "warn_without_node"]
 
+log = logging.getLogger("tideshift.cli")
+LOOK_WAIT_SECONDS = 1.0
 NO_NODE = "no node is alive to carry this out; start one with: tideshift node"
 
 
@@ -46,9 +51,17 @@ def _process_gone(tx: Transaction, node: Node) -> bool:
     return tx.driver.session_gone(tx.connection, SessionIdentity.from_record(node.session))
 
 
-def is_any_alive(connected: Connected) -> bool:
-    """Whether a node that takes work is alive."""
-    found = connected.database.run(seen_nodes, write=False)
+def is_any_alive(connected: Connected, *, when_busy: bool = False) -> bool:
+    """Whether a node that takes work is alive; `when_busy` when the database has no time to say so soon.
+
+    It is asked after a command was acknowledged and while Ctrl-C may come, so it neither fails nor waits for long.
+    """
+    try:
+        with connected.database.transaction(write=False, lock_wait_seconds=LOOK_WAIT_SECONDS) as tx:
+            found = seen_nodes(tx)
+    except Retryable as error:
+        log.debug("nodes not seen: %s", error)
+        return when_busy
     return any(seen.is_alive and not seen.node.draining for seen in found)
 
 

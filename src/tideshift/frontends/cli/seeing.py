@@ -44,7 +44,7 @@ def see_through(
     screen.clear()
     if job is None:
         assert stopped is not None
-        return _not_final(connected, screen, interruption, job_id, stopped, json_wanted=json_wanted, streams=report is not None)
+        return _not_final(follower, stopped, job_id, json_wanted=json_wanted)
     code = print_end(connected, job, json_wanted=json_wanted, streams=report is not None)
     if stopped is not None:
         screen.message("interrupted; the replaced table is left to the next node: tideshift node --until-idle")
@@ -78,21 +78,18 @@ def node_of_this_process(connected: Connected, screen: Screen, *, wanted: bool, 
             raise
 
 
-def _not_final(
-    connected: Connected, screen: Screen, interruption: Interruption, job_id: int, stopped: TideshiftError, *,
-    json_wanted: bool, streams: bool,
-) -> int:  # fmt: skip
+def _not_final(follower: Follower, stopped: TideshiftError, job_id: int, *, json_wanted: bool) -> int:
     """Say that the job is kept and how to go on; ask what shall become of it when the person interrupted twice."""
-    node = "" if is_any_alive(connected) else " --node"
-    kept = f"job {job_id} is kept; go on with: tideshift watch {job_id}{node}"
+    kept = f"job {job_id} is kept; go on with: tideshift watch {job_id}{'' if is_any_alive(follower.connected) else ' --node'}"
     if json_wanted:
-        if not streams:
-            print_json({"job": connected.ddl.show(job_id)})
-        print_error({**stopped.as_record(), "message": stopped.message, "hint": kept, "fields": {"job_id": job_id}}, json_wanted=True)
+        job = follower.look(job_id) if follower.report is None else None
+        if job is not None:
+            print_json({"job": job})
+        print_error({**stopped.as_record(), "hint": kept, "fields": {"job_id": job_id}}, json_wanted=True)
     else:
-        screen.message(kept if isinstance(stopped, Interrupted) else f"{stopped.message}: {kept}")
-    if interruption.asks:
-        _ask_what_to_do(connected, screen, job_id)
+        follower.screen.message(kept if isinstance(stopped, Interrupted) else f"{stopped.message}: {kept}")
+    if follower.interruption.asks:
+        _ask_what_to_do(follower.connected, follower.screen, job_id)
     return stopped.exit_code
 
 
@@ -118,11 +115,11 @@ def _say_what_is_left(connected: Connected, screen: Screen) -> None:
 # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def print_end(connected: Connected, job: Job, *, json_wanted: bool, streams: bool = False) -> int:
+def print_end(connected: Connected, job: Job, *, json_wanted: bool, streams: bool = False, indented: bool = True) -> int:
     """Print how a final job ended, on stdout, and why if it failed, on stderr; return the exit code."""
     code = exit_code_of(connected, job)
     if json_wanted and not streams:
-        print_json({"job": job})
+        print_json({"job": job}, indented=indented)
     elif not json_wanted:
         kept = "".join(f"; {a['name']} is kept until {a['drop_after'] or 'a person drops it'}" for a in job["artifacts"])
         rows = f", {count_text(job['row_count'])} rows" if code == 0 else ""

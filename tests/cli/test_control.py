@@ -1,0 +1,129 @@
+"""`pause`, `resume`, `cancel`, `set`: answers, codes, effects."""
+
+import pytest
+
+from tests.cli.programs import TO_INTEGER, TO_NUMERIC, Started, ask, make_shop, run
+from tests.cli.schema_check import check
+
+SLOW = ("--max-write-speed", "2rows", "--batch-size", "4")
+
+
+@pytest.fixture
+def queued(shop, inside):
+    """A database with two queueing jobs and no node."""
+    inside("alter", TO_NUMERIC, "--detach", url=shop)
+    inside("alter", TO_INTEGER, "--detach", "--yes", url=shop)
+    return shop
+
+
+def test_acknowledged_is_0_and_a_note_when_nobody_is_there(queued, inside):
+    """A command is acknowledged at once; that no node is there to complete it is said on stderr."""
+    ran = inside("pause", "1", url=queued)
+
+    assert (ran.code, ran.out) == (0, "job 1: pause acknowledged: the job is pausing\n")
+    assert "no node is alive" in ran.err
+
+
+def test_already_so_is_a_success(queued, inside):
+    """A command that finds its wish fulfilled is a success, with a note."""
+    inside("pause", "1", url=queued)
+
+    again = inside("pause", "1", url=queued)
+    running = inside("resume", "2", url=queued)
+
+    assert (again.code, again.out) == (0, "job 1: pause noted, already so: the job is pausing\n")
+    assert (running.code, running.out) == (0, "job 2: resume noted, already so: the job is queueing\n")
+
+
+def test_refusal_is_8_and_prints_the_rule(queued, inside):
+    """A command that the state forbids is exit code 8, and the rule is printed."""
+    inside("cancel", "1", url=queued)
+
+    ran = inside("pause", "1", url=queued)
+
+    assert ran.code == 8
+    assert "the job is cancelling; pause is possible while it is queueing, running" in ran.err
+
+
+def test_every_id_is_tried(queued, inside):
+    """With several ids every one is answered, and the code is that of the first failure in the order 7, 4, 8."""
+    inside("cancel", "1", url=queued)
+
+    ran = inside("pause", "1", "99", "2", "1", "--json", url=queued)
+
+    assert ran.code == 4
+    check("answers", ran.document)
+    assert [(answer["id"], answer["verdict"]) for answer in ran.document["answers"]] == [(1, "refused"), (99, "not found"), (2, "applied")]
+    assert ask(queued, "SELECT state FROM tideshift_ddl_job WHERE id = 2") == [("pausing",)]
+
+
+def test_set_changes_what_is_wished(queued, inside):
+    """`set` takes units, checks them, and shows what is wished."""
+    ran = inside("set", "1", "threads=8", "batch_size=2000", "max_write_speed=10MiB", "lock_share=35", "--json", url=queued)
+
+    assert ran.code == 0
+    check("answers", ran.document)
+    parameters = inside("job", "1", "--json", url=queued).document["job"]["parameters"]
+    assert {name: value["wished"] for name, value in parameters.items()} == {
+        "threads": 8, "batch_size": 2000, "max_write_speed": "10485760 bytes", "lock_share": 35,
+    }  # fmt: skip
+
+
+def test_set_if_rev(queued, inside):
+    """--if-rev lets a change pass only while the job is at that rev; else it is a conflict, exit code 8."""
+    rev = inside("job", "1", "--json", url=queued).document["job"]["rev"]
+
+    first = inside("set", "1", "threads=2", "--if-rev", rev, url=queued)
+    late = inside("set", "1", "threads=3", "--if-rev", rev, url=queued)
+
+    assert (first.code, late.code) == (0, 8)
+    assert f"not {rev}" in late.err
+    assert inside("job", "1", "--json", url=queued).document["job"]["parameters"]["threads"]["wished"] == 2
+
+
+def test_wait_without_a_node_times_out(queued, inside):
+    """--wait with --timeout gives up with exit code 6; the command stays given."""
+    ran = inside("pause", "1", "--wait", "--timeout", "300ms", "--json", url=queued)
+
+    assert ran.code == 6
+    check("answers", ran.document)
+    assert ran.document["answers"][0]["outcome"] == "open"
+    assert ask(queued, "SELECT state FROM tideshift_ddl_job WHERE id = 1") == [("pausing",)]
+
+
+def test_superseded_command_is_8(queued, inside):
+    """A command that a stronger one overtook did not have its effect, and --wait says by what."""
+    with Started("pause", "1", "--wait", url=queued) as pause:
+        pause.until("no node is alive")
+        assert inside("cancel", "1", url=queued).code == 0
+
+        ran = pause.end()
+
+    assert ran.code == 8
+    assert "job 1: pause superseded: by cancel" in ran.err
+
+
+def test_whole_life_with_effects(tmp_path, inside):
+    """Each command with --wait returns when its effect is there, and a cancelled `alter` ends with 3, nothing left."""
+    path = make_shop(tmp_path / "shop.db", rows=200)
+    with Started("alter", TO_NUMERIC, *SLOW, url=path) as alter:
+        alter.until("reorganize: copy")
+        paused = inside("pause", "1", "--wait", "--timeout", "30s", url=path)
+        state_paused = inside("job", "1", "--json", url=path).document["job"]
+        changed = inside("set", "1", "batch_size=3", "lock_share=40", "--wait", "--timeout", "30s", url=path)
+        resumed = inside("resume", "1", "--wait", "--timeout", "30s", url=path)
+        state_resumed = inside("job", "1", "--json", url=path).document["job"]
+        cancelled = inside("cancel", "1", "--wait", "--timeout", "30s", "--json", url=path)
+        ran = alter.end()
+
+    assert [one.code for one in (paused, changed, resumed, cancelled)] == [0, 0, 0, 0], paused.err + changed.err + resumed.err + cancelled.err
+    assert paused.out.endswith("job 1: pause applied\n")
+    assert (state_paused["state"], state_paused["paused_by"]) == ("paused", "user")
+    assert state_resumed["state"] == "running"
+    check("answers", cancelled.document)
+    assert cancelled.document["answers"][0]["outcome"] == "applied"
+    assert ran.code == 3, ran.err
+    assert ran.out == "job 1 rollback done\n"
+    assert "job 1 is paused" in ran.err
+    assert ask(path, "SELECT name FROM sqlite_master WHERE name GLOB 'tideshift_[0-9]*'") == []
+    assert run("wait", "1", url=path).code == 3

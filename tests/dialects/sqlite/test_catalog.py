@@ -1,0 +1,108 @@
+"""What the catalogue, the doctor and the load say about a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dialects.sqlite.reshaping import changing
+from tideshift.ddl.change import TableName
+from tideshift.ddl.statement import parse_statement
+from tideshift.dialects.sqlite.driver import library_warnings
+from tideshift.errors import NotFound
+
+TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT)"
+MANY = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000) INSERT INTO t SELECT i * 10, 'x' FROM n"
+
+
+def test_a_small_table_is_counted(sqlite_path: Path) -> None:
+    """Exact up to some thousand rows."""
+    with changing(sqlite_path, TABLE, "INSERT INTO t VALUES (5, 'a'), (700000, 'b')") as change, change.reading() as tx:
+        assert change.dialect.catalog.row_estimate(tx, TableName(None, "T")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "low", "high"),
+    [
+        ((TABLE, MANY), 20_000, 300_000),
+        ((TABLE, MANY, "CREATE INDEX i ON t (c)", "ANALYZE"), 30_000, 30_000),
+        ((TABLE.replace("INTEGER PRIMARY KEY, c TEXT", "INT PRIMARY KEY, c TEXT") + " WITHOUT ROWID", MANY), 20_000, 120_000),
+    ],
+    ids=["by keys", "analyzed", "by size"],
+)
+def test_a_big_table_is_estimated(schema: tuple[str, ...], low: int, high: int, sqlite_path: Path) -> None:
+    """By ANALYZE's figure where there is one, else by the span of keys and the file's size."""
+    with changing(sqlite_path, *schema, statement="ALTER TABLE t ALTER c TYPE varchar(9)") as change, change.reading() as tx:
+        rows, exact = change.dialect.catalog.row_estimate(tx, TableName(None, "t"))
+
+    assert not exact
+    assert low <= rows <= high
+
+
+def test_an_unknown_table_has_no_estimate(sqlite_path: Path) -> None:
+    """It is not found, instead of empty."""
+    with changing(sqlite_path, TABLE) as change, change.reading() as tx, pytest.raises(NotFound):
+        change.dialect.catalog.row_estimate(tx, TableName(None, "u"))
+
+
+def test_objects_are_what_jobs_make_and_nothing_else(sqlite_path: Path) -> None:
+    """Every artifact is listed, system tables and a user's look-alikes are not."""
+    look_alikes = ("CREATE TABLE tideshift_ddl_job (a)", "CREATE TABLE tideshift_7 (a)", "CREATE TABLE tideshift_7_x_shadow (a)")
+    with changing(sqlite_path, "CREATE TABLE t (c UNIQUE)", "CREATE INDEX i ON t (c)", *look_alikes) as change:
+        change.install()
+
+        made = {(made.kind if made.kind in ("index", "trigger") else "table", made.name) for made in change.shadow.artifacts(change.reorg)}
+        assert made == change.objects()
+
+
+def test_dropping_twice_is_fine(sqlite_path: Path) -> None:
+    """What is gone already, by us or with its table, is no error."""
+    with changing(sqlite_path, "CREATE TABLE t (c UNIQUE)", "CREATE INDEX i ON t (c)") as change:
+        change.install()
+
+        for _ in range(2):
+            with change.writing() as tx:
+                for artifact in change.shadow.artifacts(change.reorg):
+                    assert change.shadow.empty_chunk(tx, artifact, rows_max=10) in (0, 2)
+                    change.shadow.drop(tx, artifact)
+
+        assert change.objects() == set()
+
+
+def test_the_doctor_speaks_of_the_journal_and_of_the_library(sqlite_path: Path) -> None:
+    """A rollback journal is worth a word; so is a library with the bug, in WAL mode only."""
+    with changing(sqlite_path, TABLE) as change:
+        in_wal = {finding.code for finding in change.dialect.catalog.findings(change.database)}
+        expected = library_warnings(journal_mode="wal", version=change.dialect.shadow.key_order(change.reorg).driver.version)
+        assert ("sqlite_library" in in_wal) is bool(expected)
+        assert "rollback_journal" not in in_wal
+
+    with changing(sqlite_path.with_name("other.db"), "PRAGMA journal_mode = delete", TABLE) as change:
+        found = change.dialect.catalog.findings(change.database)
+        assert [finding.code for finding in found] == ["rollback_journal"]
+        assert found[0].hint
+        assert any("not WAL" in warning for warning in change.reshaping.warnings)
+
+
+def test_the_doctor_speaks_of_a_file_that_is_mostly_free(sqlite_path: Path) -> None:
+    """Most of a thousand pages and more."""
+    with changing(sqlite_path, TABLE, "INSERT INTO t VALUES (1, zeroblob(5000000))", "DELETE FROM t") as change:
+        assert "free_pages" in {finding.code for finding in change.dialect.catalog.findings(change.database)}
+
+
+def test_load_measures_the_log_and_the_disk(sqlite_path: Path) -> None:
+    """The write-ahead log's size is its file's; the disk has room in a test."""
+    with changing(sqlite_path, TABLE, MANY) as change:
+        signals = {signal.name: signal for signal in change.dialect.load.signals(change.database)}
+
+        assert signals["wal_bytes"].value == sqlite_path.with_name("test.db-wal").stat().st_size > 0
+        assert signals["wal_bytes"].limit is not None
+        assert signals["disk_bytes_short_of_reserve"].value == 0
+        assert signals["disk_free_bytes"].value > 0
+
+
+def test_this_library_offers_the_change(sqlite_path: Path) -> None:
+    """Its schema table can be written."""
+    with changing(sqlite_path, TABLE) as change:
+        assert change.dialect.refusals(parse_statement("ALTER TABLE t ALTER c TYPE int")) == []

@@ -1,0 +1,125 @@
+"""The tables of the outcome oracle: the same columns under every kind of key, each with a change to carry out beside the writers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.proof.engine import application
+
+__all__ = ["SHAPES", "Shape", "make", "rebuild"]
+
+PARENTS = 40
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One table `t` with columns k, u, n, v, amount, p, boss, note; `{type}` in its text is what the change replaces."""
+
+    name: str
+    text: str
+    old_type: str
+    new_type: str
+    target: str
+    """What an upsert may name as its conflict target for the key."""
+    using: str | None = None
+    refused: str = ""
+    """An amount that the new shape does not take (none if it takes everything)."""
+    rows: int = 480
+
+    def table(self, type_text: str) -> str:
+        """Return the text with this type."""
+        return self.text.replace("{type}", f" {type_text}" if type_text else "")
+
+    @property
+    def statement(self) -> str:
+        """Return the change."""
+        using = f" USING {self.using}" if self.using else ""
+        return f"ALTER TABLE t ALTER COLUMN amount TYPE {self.new_type}{using}"
+
+
+_REST = (
+    "u TEXT UNIQUE, n TEXT NOT NULL DEFAULT 'usual' UNIQUE, v INTEGER, amount{type},"
+    " p INTEGER REFERENCES parent(id) ON DELETE CASCADE ON UPDATE CASCADE,"
+    " boss INTEGER REFERENCES t(k) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED, note TEXT CHECK (note IS NOT 'bad')"
+)
+_REST_LOOSE = _REST.replace("u TEXT UNIQUE", "u TEXT UNIQUE ON CONFLICT REPLACE").replace("REFERENCES t(k)", "REFERENCES t(u)")
+
+SHAPES = (
+    Shape("counted", f"CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, {_REST})", "TEXT", "NUMERIC", "k"),
+    Shape(
+        "computed", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST}, twice AS (amount || amount))", "INTEGER", "TEXT", "k",
+        using="CASE WHEN amount = 'refused' THEN json('{') ELSE amount || '%' END", refused="refused",
+    ),
+    Shape("plain", f"CREATE TABLE t (k INT PRIMARY KEY ON CONFLICT REPLACE, {_REST_LOOSE})", "", "INTEGER", "k"),
+    Shape(
+        "without rowid", f"CREATE TABLE t (k INT, g TEXT DEFAULT 'g' COLLATE NOCASE, {_REST}, PRIMARY KEY (k DESC, g)) WITHOUT ROWID"
+        .replace("REFERENCES t(k)", "REFERENCES t(u)"), "REAL", "TEXT", "k, g",
+    ),
+    Shape("strict", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST}) STRICT", "ANY", "INTEGER", "k", refused="not a number"),
+)  # fmt: skip
+
+_BESIDE = (
+    "CREATE UNIQUE INDEX few ON t(v) WHERE v > 0",
+    "CREATE UNIQUE INDEX folded ON t(lower(u) DESC, n COLLATE NOCASE)",
+    "CREATE INDEX by_amount ON t(amount, k)",
+    "CREATE TABLE child (id INTEGER PRIMARY KEY, of TEXT REFERENCES t(u) ON DELETE CASCADE ON UPDATE CASCADE)",
+    "CREATE TABLE audit (at INTEGER PRIMARY KEY, what TEXT, k, amount)",
+    "CREATE TRIGGER t_in AFTER INSERT ON t BEGIN INSERT INTO audit (what, k, amount) VALUES ('in', NEW.k, typeof(NEW.amount)); END",
+    "CREATE TRIGGER t_out AFTER DELETE ON t BEGIN INSERT INTO audit (what, k) VALUES ('out', OLD.k); END",
+    "CREATE TRIGGER t_odd BEFORE UPDATE OF note ON t WHEN NEW.note IN ('skip', 'fail', 'undo') BEGIN"
+    " SELECT CASE NEW.note WHEN 'skip' THEN RAISE(IGNORE) WHEN 'fail' THEN RAISE(FAIL, 'no') ELSE RAISE(ROLLBACK, 'back') END; END",
+)
+
+
+def make(path: Path, shape: Shape, *, journal_mode: str) -> None:
+    """Make the database of a shape."""
+    with closing(application(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {journal_mode}").fetchone()
+        connection.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+        connection.execute(shape.table(shape.old_type))
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO parent VALUES (?, ?)", [(n, f"p{n}") for n in range(1, PARENTS + 1)])
+        for k in range(1, shape.rows + 1):
+            amount: object = k * 3 if k % 4 else str(k)
+            connection.execute(
+                "INSERT INTO t (k, u, n, v, amount, p, note) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (k, f"u{k}", f"n{k}" if k != 7 else "usual", k if k % 3 == 0 else -k, amount, k % PARENTS + 1 if k % 5 else None, f"row {k}"),
+            )
+        connection.execute("COMMIT")
+        for text in _BESIDE:
+            connection.execute(text)
+        connection.executemany("INSERT INTO child VALUES (?, ?)", [(n, f"u{n * 3}") for n in range(1, shape.rows // 6)])
+
+
+def rebuild(path: Path, shape: Shape) -> None:
+    """Make the change of a shape in the classic way, in one transaction: new table, all rows, drop, rename, indexes, triggers."""
+    with closing(application(path)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("PRAGMA legacy_alter_table = ON")
+        connection.execute("BEGIN IMMEDIATE")
+        attached = connection.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = 't' AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY rowid"
+        ).fetchall()
+        for kind, name, _ in attached:
+            connection.execute(f'DROP {kind} "{name}"')
+        connection.execute(shape.table(shape.new_type).replace("CREATE TABLE t ", "CREATE TABLE rebuilt "))
+        columns = [name for (name,) in connection.execute("SELECT name FROM pragma_table_xinfo('t') WHERE hidden = 0")]
+        columns += [] if "WITHOUT ROWID" in shape.text else ["rowid"]
+        shown = [f"({shape.using})" if shape.using and column == "amount" else column for column in columns]
+        counter = _counter(connection)
+        connection.execute(f"INSERT OR ABORT INTO rebuilt ({', '.join(columns)}) SELECT {', '.join(shown)} FROM t")
+        connection.execute("DROP TABLE t")
+        connection.execute("ALTER TABLE rebuilt RENAME TO t")
+        if counter is not None:
+            connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 't'", (counter,))
+        for _, _, sql in attached:
+            connection.execute(sql)
+        connection.execute("COMMIT")
+
+
+def _counter(connection: object) -> object:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone()  # type: ignore[attr-defined]
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 't'").fetchone() if found else None  # type: ignore[attr-defined]
+    return None if row is None else row[0]
