@@ -8,6 +8,7 @@ table, and keeps no state of its own between calls, so that any node can go on w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 
 from tideshift.ddl.change import Change, SetColumnType, TableName
@@ -29,6 +30,7 @@ __all__ = [
     "Reshaping",
     "Shadow",
     "SqlStep",
+    "Weight",
 ]
 
 
@@ -146,6 +148,14 @@ class LoadSignal:
     limit: float | None
 
 
+class Weight(StrEnum):
+    """How much a finding weighs: a choice of the user's that is only told, a fault, or one so grave that every run says it."""
+
+    NOTE = "note"
+    FINDING = "finding"
+    EVERY_RUN = "every run"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DoctorFinding:
     """One thing worth a person's attention: a stable code, what is so, and what to do."""
@@ -153,6 +163,7 @@ class DoctorFinding:
     code: str
     message: str
     hint: str
+    weight: Weight = Weight.FINDING
 
 
 class Catalog(Protocol):

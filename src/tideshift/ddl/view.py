@@ -119,12 +119,17 @@ def _parameters(dialect: Dialect, job: Job, task: Task | None, running: list[Sub
         since = subtask.summary.get("since", since)
     return {
         name: {
-            "wished": job.parameters[name]["value"],
-            "effective": effective.get(name),
+            "wished": _shown(job.parameters[name]["value"]),
+            "effective": _shown(effective.get(name)),
             "since": _time(since if since is not None and name != "threads" else job.parameters[name]["since"]),
         }
         for name in PARAMETERS
     }
+
+
+def _shown(value: Any) -> Any:
+    """Return a parameter's value as front ends show it: a byte rate is a whole number per second, a row rate says so."""
+    return int(value.removesuffix(" bytes")) if isinstance(value, str) and value.endswith(" bytes") else value
 
 
 def _error(job: Job) -> dict[str, Any] | None:

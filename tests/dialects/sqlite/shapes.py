@@ -199,7 +199,7 @@ SHAPES = (
             ('CREATE TABLE "new" ("old" INTEGER PRIMARY KEY, "a""b" TEXT, [select] INT, `rowid` INT,'
             ' "g" AS ("a""b" || [select]) STORED UNIQUE, "v" INT GENERATED ALWAYS AS ([select] + rowid) VIRTUAL)'),
             'CREATE UNIQUE INDEX "new index" ON "new" ("v") WHERE "new".[select] < 3',
-            ('CREATE UNIQUE INDEX [it''s] ON "new" (("v" * 2), "a""b")'),
+            ("CREATE UNIQUE INDEX [it's] ON \"new\" ((\"v\" * 2), \"a\"\"b\")"),
         ),
         values={'"old"': number(1, 12), '"a""b"': text("abcd"), "[select]": number(0, 4), "`rowid`": number(0, 4)},
         change='ALTER TABLE "new" ALTER "a""b" TYPE varchar(9)',

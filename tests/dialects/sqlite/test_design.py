@@ -104,7 +104,7 @@ def test_a_function_that_our_connection_lacks_is_named(sqlite_path: Path) -> Non
         connection.execute(TABLE)
         connection.execute("CREATE INDEX i ON t (own(d))")
 
-    with pytest.raises(PlanRefused, match="index 'i'.*no such function: own"), changing(sqlite_path):
+    with pytest.raises(PlanRefused, match=r"index 'i'.*no such function: own"), changing(sqlite_path):
         pass
 
 

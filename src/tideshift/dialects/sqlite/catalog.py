@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tideshift.ddl.change import TableName
-from tideshift.ddl.dialect import DoctorFinding
+from tideshift.ddl.dialect import DoctorFinding, Weight
 from tideshift.dialects.sqlite.driver import SqliteDriver, library_warnings, quote
 from tideshift.dialects.sqlite.layout import SourceIndex
 from tideshift.dialects.sqlite.names import OWN_NAME
@@ -150,6 +150,7 @@ class SqliteCatalog:
                 code="sqlite_library",
                 message=warning,
                 hint="Install the extra: pip install 'tideshift[sqlite]', and let the applications use a library without the bug.",
+                weight=Weight.EVERY_RUN,
             )
             for warning in library_warnings(journal_mode=journal, version=self._driver.version)
         ]
@@ -159,6 +160,7 @@ class SqliteCatalog:
                     code="rollback_journal",
                     message=f"the journal mode is {journal}: readers and the writer keep one another waiting",
                     hint="PRAGMA journal_mode = WAL lets readers go on during every change; set it if your applications allow.",
+                    weight=Weight.NOTE,
                 )
             )
         if enforced:
@@ -175,6 +177,7 @@ class SqliteCatalog:
                     code="free_pages",
                     message=f"{free_pages} of {pages} pages of the file are free",
                     hint="New rows will use them; VACUUM would shrink the file, but never run it while a job is under way.",
+                    weight=Weight.NOTE,
                 )
             )
         return found

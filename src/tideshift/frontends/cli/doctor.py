@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Diagnosis", "diagnose", "doctor_command"]
 
 DECLINED = 3
-ADVICE = ("free_pages", "rollback_journal")
-"""What a dialect finds that is a choice of the user's and no fault: told, but not counted."""
 
 
 @dataclass
@@ -78,6 +76,7 @@ def _print(found: Diagnosis) -> None:
 
 def diagnose(connected: Connected) -> Diagnosis:
     """Look at everything once."""
+    from tideshift.ddl.dialect import Weight
     from tideshift.store import bootstrap
 
     found = Diagnosis()
@@ -98,7 +97,7 @@ def diagnose(connected: Connected) -> Diagnosis:
     if state in (bootstrap.SystemState.ABSENT, bootstrap.SystemState.CURRENT):
         _look_for_orphans(connected, found, tables_exist=state is bootstrap.SystemState.CURRENT)
     for finding in connected.dialect.catalog.findings(connected.database):
-        if finding.code in ADVICE:
+        if finding.weight is Weight.NOTE:
             found.notes.append(f"{finding.message}. {finding.hint}")
         else:
             found.find(finding.code, finding.message, finding.hint)

@@ -107,8 +107,10 @@ def inject_faults(settings: Settings) -> None:
 
 def warn_of_library(connected: Connected, settings: Settings) -> None:
     """Say on every run, on one line, what of the database's library can do harm; the rest is for `doctor`."""
+    from tideshift.ddl.dialect import Weight
+
     for finding in connected.dialect.catalog.findings(connected.database):
-        if finding.code.endswith("_library"):
+        if finding.weight is Weight.EVERY_RUN:
             settings.screen.warn(one_line(f"{finding.message} {finding.hint}"))
 
 
