@@ -42,7 +42,7 @@ def run_with(life, place, moment, act):
     def in_the_gap(**_):
         if life.observer.look().place == place:
             seen.append(place)
-            if moment == "before" and not acted:
+            if moment == "before" and len(seen) == 1:  # what acts may pass here itself
                 acted.append(act())
 
     with failpoint.enable("ddl.after_job_read", call=in_the_gap):

@@ -14,7 +14,7 @@ from tests.crash.stepper import Command
 from tests.crash.strikes import distinct, golden
 from tideshift import failpoint
 
-FAILURES = 5
+FAILURES = 3
 """Places per kind of failure and scenario; `python -m tests.reliability faults` takes every one."""
 
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.ddl.rows import put_job
 from tests.databases import opened
+from tests.ddl.rows import put_job
 from tideshift.clock import SteppedClock
 from tideshift.ddl import tables
 from tideshift.ddl.commands import Ddl

@@ -98,7 +98,7 @@ def test_a_wish_that_the_worker_has_not_seen_is_not_called_fulfilled(engine, fai
     """The worker read the job, then another value was asked for: the task has the old one, so the request stays open."""
     job = engine.submit()
     engine.run_to_stage(job.id, "reorganize")
-    engine.cluster.run_until(lambda: engine.dxf.tasks())
+    engine.cluster.run_until(engine.dxf.tasks)
     (member,) = engine.cluster.members.values()
     failpoints.enable(points.AFTER_JOB_READ, "1*call", call=lambda **_: engine.ddl.alter(job.id, {"batch_size": 3}))
 
@@ -115,7 +115,7 @@ def test_a_wish_that_the_worker_has_not_seen_is_not_called_fulfilled(engine, fai
 def test_a_task_that_succeeded_while_the_job_was_paused_is_found(engine):
     """The copy is finished when the pause takes effect; resumed, the job goes on from there and copies nothing again."""
     job = engine.submit()
-    engine.cluster.run_until(lambda: engine.dxf.tasks())
+    engine.cluster.run_until(engine.dxf.tasks)
     (task,) = engine.dxf.tasks()
     engine.cluster.run_until(lambda: engine.cluster.ended(task.id))
     subtasks = engine.dxf.subtasks(task.id)

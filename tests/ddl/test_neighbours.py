@@ -87,7 +87,7 @@ def test_a_task_never_outlives_its_job(engine):
     """The job is final only after its tasks are: no subtask runs on behind a cancelled job."""
     job = engine.submit()
     engine.run_to_stage(job.id, "reorganize")
-    engine.cluster.run_until(lambda: engine.cluster.executors())
+    engine.cluster.run_until(engine.cluster.executors)
 
     engine.ddl.cancel(job.id)
     engine.run_to(job.id, J.ROLLBACK_DONE)
@@ -102,7 +102,7 @@ def test_parameters_survive_pause_and_a_change_of_owner(make_engine):
     engine = make_engine(nodes=2)
     job = engine.submit()
     engine.run_to_stage(job.id, "reorganize")
-    engine.cluster.run_until(lambda: engine.dxf.tasks())
+    engine.cluster.run_until(engine.dxf.tasks)
     engine.ddl.pause(job.id)
     engine.run_to(job.id, J.PAUSED)
 
@@ -121,7 +121,7 @@ def test_writers_lose_nothing_while_the_job_is_stopped_and_started(engine):
     """Rows that change between any two commands are in the table at the end."""
     job = engine.submit()
     engine.run_to_stage(job.id, "reorganize")
-    engine.cluster.run_until(lambda: engine.dxf.tasks())
+    engine.cluster.run_until(engine.dxf.tasks)
     for number in range(3):
         engine.ddl.pause(job.id)
         engine.run_to(job.id, J.PAUSED)

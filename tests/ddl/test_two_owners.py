@@ -90,7 +90,7 @@ def test_a_deposed_owner_does_not_wake_the_task_of_a_job_that_was_paused(engine,
     """It saw the job running with its task paused; meanwhile the job was paused again under another owner: nothing runs."""
     job = engine.submit()
     engine.run_to_stage(job.id, "reorganize")
-    engine.cluster.run_until(lambda: engine.dxf.tasks())
+    engine.cluster.run_until(engine.dxf.tasks)
     (task,) = engine.dxf.tasks()
     engine.ddl.pause(job.id)
     engine.run_to(job.id, J.PAUSED)
@@ -123,7 +123,7 @@ def test_owners_nodes_and_commands_in_an_order_of_chance(engine, random, salt):
     """Owners change, nodes die, a person pauses, resumes and alters: in the end the change is there and the log is a path."""
     job = engine.submit()
     acts = [
-        lambda: engine.ddl.pause(job.id), lambda: engine.ddl.resume(job.id), lambda: engine.cluster.change_owner(),
+        lambda: engine.ddl.pause(job.id), lambda: engine.ddl.resume(job.id), engine.cluster.change_owner,
         lambda: engine.ddl.alter(job.id, {"batch_size": random.randrange(3, 30)}), lambda: lose_a_node(engine.cluster, random),
     ]  # fmt: skip
 

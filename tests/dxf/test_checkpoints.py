@@ -44,7 +44,7 @@ def test_a_death_around_a_chunk_costs_no_row_and_doubles_none(cluster, rows, tas
 
 @pytest.mark.parametrize("point", [store_points.BEFORE_COMMIT, store_points.AFTER_COMMIT], ids=lambda point: point.name)
 @pytest.mark.parametrize(("database_url", "nth"), SAMPLED, indirect=["database_url"])
-def test_a_death_at_any_commit_costs_no_row_and_doubles_none(cluster, rows, task, failpoints, point, nth):
+def test_a_death_at_any_commit_costs_no_row_and_doubles_none(cluster, rows, task, failpoints, point, nth):  # noqa: PLR0917 - fixtures come by name
     """Whoever dies at the n-th commit of the run, owner or node, before or after it, the task succeeds exactly once."""
     failpoints.enable(point, "call", call=at_step_hit(cluster, nth, die))
 
@@ -202,7 +202,7 @@ def test_a_refused_row_fails_its_subtask_and_the_task_reverts(cluster, rows, par
     assert rows.copied() == (0, 0)
 
 
-@pytest.mark.parametrize("where", ["open", "step", "plan"])
+@pytest.mark.parametrize("where", ["next_step", "plan", "open", "step"])
 @ON_SQLITE
 def test_a_bug_in_a_task_type_fails_its_task_and_no_other(cluster, registry, rows, where):
     """An exception that nobody foresaw stands on the row; other tasks on the same nodes go on."""
@@ -219,6 +219,18 @@ def test_a_bug_in_a_task_type_fails_its_task_and_no_other(cluster, registry, row
     assert rows.exactly_once()
 
 
+@ON_SQLITE
+def test_a_task_that_cannot_be_driven_keeps_no_other_from_its_work(cluster, rows, failpoints):
+    """The owner meets an error that nobody foresaw with the first task of every look, and still moves the others."""
+    first, second = rows.submit("a"), rows.submit("b")
+    failpoints.enable(points.BEFORE_TASK_MOVE, "raise(ZeroDivisionError)", where={"task": first.id})
+
+    cluster.run_until(lambda: cluster.ended(second.id))
+
+    assert succeeded(cluster, second)
+    assert cluster.dxf.show(first.id) == first
+
+
 class Buggy:
     """A task type that raises what no author meant to raise."""
 
@@ -232,6 +244,7 @@ class Buggy:
             raise ZeroDivisionError(f"a bug in {where}")
 
     def next_step(self, task):
+        self._maybe("next_step")
         return {-1: 1, 1: -2}[task.step]
 
     def step_name(self, step):

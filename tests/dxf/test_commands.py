@@ -55,7 +55,7 @@ def put_in_state(database, rows, state, mailbox, task_id):
 
 
 @pytest.mark.parametrize(("state", "mailbox", "answers"), CASES, ids=[f"{state}-{mailbox}" for state, mailbox, _ in CASES])
-def test_every_command_in_every_state(cluster, rows, database, outcomes, state, mailbox, answers):
+def test_every_command_in_every_state(cluster, rows, database, outcomes, state, mailbox, answers):  # noqa: PLR0917 - fixtures come by name
     """Each command is answered as documented, a refusal names its rule, and an accepted one has its effect and one outcome."""
     for number, (command, verdict) in enumerate(zip(COMMANDS, answers, strict=True), start=1):
         seen = put_in_state(database, rows, state, mailbox, number)

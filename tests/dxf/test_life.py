@@ -60,7 +60,7 @@ def test_a_node_that_joins_late_gets_work(make_cluster, rows):
     """What is pending on a busy node is given to one that came later."""
     cluster = make_cluster(nodes=1, slots=1)
     task = rows.submit(parts=6)
-    cluster.run_until(lambda: cluster.executors())
+    cluster.run_until(cluster.executors)
 
     late = cluster.add_node()
     cluster.run_until(lambda: cluster.ended(task.id))
@@ -111,7 +111,7 @@ def test_a_more_urgent_task_is_started_first(make_cluster, rows, database):
     later, first = (rows.submit(key, parts=1, submit={"priority": priority}) for key, priority in (("a", 512), ("b", 1)))
     cluster.run_until(lambda: {s.task_id for s in active(database)} == {later.id, first.id})
 
-    cluster.run_until(lambda: cluster.executors())
+    cluster.run_until(cluster.executors)
 
     assert [executor.task.id for executor in cluster.executors()] == [first.id]
 

@@ -163,7 +163,7 @@ def test_more_threads_are_used_from_the_next_start_on(make_cluster, rows, databa
     """A change of threads changes how many are started, never a running one."""
     cluster = make_cluster(nodes=1, slots=4)
     task = rows.submit(parts=4, batch_size=1)
-    cluster.run_until(lambda: cluster.executors())
+    cluster.run_until(cluster.executors)
     (running,) = cluster.executors()
 
     cluster.dxf.modify(task.id, threads=3)

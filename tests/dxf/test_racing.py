@@ -102,7 +102,7 @@ LOOKS = [(points.AFTER_TASK_READ, 0), (points.AFTER_TASK_READ, 1), (points.AFTER
 
 @pytest.mark.parametrize(("point", "hit"), LOOKS, ids=lambda value: getattr(value, "name", value))
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_between_the_owners_look_and_its_move_wins(cluster, rows, database, outcomes, failpoints, command, point, hit):
+def test_a_command_between_the_owners_look_and_its_move_wins(cluster, rows, database, outcomes, failpoints, command, point, hit):  # noqa: PLR0917 - fixtures come by name
     """The owner decided on what it read; whatever was asked meanwhile is honoured, and its move is not."""
     give, end = COMMANDS[command]
     task = rows.submit(parts=2, batch_size=10)
@@ -121,7 +121,7 @@ def test_a_command_between_the_owners_look_and_its_move_wins(cluster, rows, data
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_meets_the_owners_open_transaction_waits_and_reads_again(make_cluster, rows, database, failpoints, outcomes, command):
+def test_a_command_that_meets_the_owners_open_transaction_waits_and_reads_again(make_cluster, rows, database, failpoints, outcomes, command):  # noqa: PLR0917 - fixtures come by name
     """The owner's move is written and not committed: the command is neither lost nor put over it."""
     end = COMMANDS[command][1]
     cluster = make_cluster(nodes=1)

@@ -1,10 +1,12 @@
 """Work of the dead and the frozen is taken over: sessions end first, late commits leave nothing, owners give way."""
 
+import itertools
+
 import pytest
 
 from tests.dxf.faults import frozen_in
 from tideshift.dxf import points, tables
-from tideshift.dxf.machine import SubtaskState, TaskState
+from tideshift.dxf.machine import TaskState
 from tideshift.store.driver import SessionIdentity
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -131,7 +133,7 @@ def test_an_owner_that_gives_way_in_the_middle_costs_nothing(make_cluster, rows)
         cluster.run(5)
 
     assert len(owners) >= 2
-    assert all(one != other for one, other in zip(owners, owners[1:], strict=False))
+    assert all(one != other for one, other in itertools.pairwise(owners))
     assert cluster.dxf.show(task.id).state is TaskState.SUCCEED
     assert rows.exactly_once()
 

@@ -86,5 +86,5 @@ def test_a_state_from_which_nothing_ends_is_refused():
     """A state without a way to a final one is a trap."""
     moves = (*MOVES[:3], Move(Light.OFF, "drop", Light.BROKEN, USER, "oops"), Move(Light.DIM, "flicker", Light.DIM, NODE, "old"))
 
-    with pytest.raises(ValueError, match="states from which nothing ends: .*dim light"):
+    with pytest.raises(ValueError, match=r"states from which nothing ends: .*dim light"):
         light(moves=moves)

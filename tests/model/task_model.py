@@ -247,7 +247,7 @@ def _answered(request: Request, outcome: str) -> Request:
     return request._replace(outcome=outcome)
 
 
-def _written(world: World, row: Row, *, requests: tuple[Request, ...], subtask: SubtaskState | None | str = "as it is") -> World:
+def _written(world: World, row: Row, *, requests: tuple[Request, ...], subtask: SubtaskState | str | None = "as it is") -> World:
     """The row was written: every other copy is stale; a node whose subtask was taken from it is late or lost."""
     stale = tuple(None if copy is None else copy._replace(fresh=False) for copy in world.owners)
     after = world._replace(row=row, owners=stale, requests=requests)

@@ -48,9 +48,10 @@ def application(path: Path, *, timeout_seconds: float = 0.0) -> Any:
 class Engine:
     """One owner and one node on one file, stepped by hand."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, later_seconds: float = 0) -> None:
         self.path = path
         self.clock = SteppedClock()
+        self.clock.advance(later_seconds)
         self.connected: Connected = connect(os.fspath(path), clock=self.clock, profile=PROFILE, actor="proof")
         self.connected.bootstrap()
         self.owner = self.connected.owner("proof-owner")
@@ -74,8 +75,8 @@ class Engine:
         self.turns += 1
         running = [executor for executor in self.node.executors if not executor.ended]
         try:
-            if self.turns % HEARTBEAT_TURNS == 0:
-                self.node.heartbeat()
+            if self.turns % HEARTBEAT_TURNS == 0 and not self.node.heartbeat():
+                self.node.register("proof")
             if not running:
                 running = self.node.start_due()
         except errors.Retryable as error:

@@ -16,7 +16,7 @@ from tideshift.ddl.points import AFTER_COMPARE, BEFORE_CUTOVER, BEFORE_INSPECT, 
 from tideshift.failpoint.pytest_plugin import Failpoints
 from tideshift.store.points import AFTER_BEGIN, BEFORE_BEGIN, BEFORE_STATEMENT
 
-__all__ = ["Oracle", "Outcome"]
+__all__ = ["Oracle", "Outcome", "answer"]
 
 SPAN_CALLS_MAX = 2
 """For how many of our own attempts an application may keep its transaction open."""
@@ -175,7 +175,7 @@ class Oracle:
         self.spans = 0
 
     def _statement(self, statement: Statement, window: str) -> None:
-        outcomes = [_answer(connection, statement) for connection in self.connections]
+        outcomes = [answer(connection, statement) for connection in self.connections]
         self.statements += 1
         self.errors += outcomes[1].error is not None
         if outcomes[0] != outcomes[1]:
@@ -196,7 +196,8 @@ class Oracle:
             self.rebuilt = True
 
 
-def _answer(connection: Any, statement: Statement) -> Outcome:
+def answer(connection: Any, statement: Statement) -> Outcome:
+    """Run one statement and tell everything that it answered."""
     error = None
     rows: tuple[Any, ...] = ()
     try:

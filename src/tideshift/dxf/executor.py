@@ -156,7 +156,9 @@ class Executor:
                 begun = clock.monotonic()
                 chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
                 yield chunk
+            asked = clock.monotonic()
             with self._session.transaction(durable=False) as tx:
+                begun += clock.monotonic() - asked  # who waits for the write lock holds nothing and need not rest for it
                 recorded = self._record(tx, chunk)
         self.subtask = recorded
         ended = clock.monotonic()

@@ -93,18 +93,20 @@ class Scheduler:
     def _plan_next(self, task: Task, tenure: Tenure) -> bool:
         """Plan the next step that has subtasks; an empty plan is a step that is skipped."""
         task_type = self.registry.find(task.type)
-        step = task_type.next_step(task)
+        metas: list[dict[str, Any]] = []
+        try:
+            step = task_type.next_step(task)
+            if step != DONE:
+                with self.database.transaction(write=False) as tx:
+                    metas = task_type.plan(tx, task, step)
+        except (errors.Retryable, errors.StateChanged, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a type raises is the task's failure, and stands on its row
+            return self._give_up(task, tenure, _record_of(error))
         if step == DONE:
             with self.database.transaction() as tx:
                 self._move(tx, task, "succeed", tenure, step=DONE)
             return True
-        try:
-            with self.database.transaction(write=False) as tx:
-                metas = task_type.plan(tx, task, step)
-        except (errors.Retryable, errors.StateChanged, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull):
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a type's plan raises is the task's failure, and stands on its row
-            return self._give_up(task, tenure, _record_of(error))
         if points.AFTER_PLANNING.on:
             points.AFTER_PLANNING.fire(task=task.id, step=step)
         with self.database.transaction() as tx:

@@ -250,3 +250,21 @@ def test_a_constraint_error_keeps_its_meaning(sqlite_path: Path) -> None:
         with pytest.raises(ConstraintViolated):
             run_in(tx, "INSERT OR ABORT INTO t SELECT 2 UNION ALL SELECT 1")
         assert run_in(tx, "SELECT c FROM t") == [(1,)]
+
+
+def test_a_file_in_utf16_changes_too(tmp_path: Path) -> None:
+    """Texts of the schema and keys of a table are written in the file's own encoding."""
+    path = tmp_path / "wide.db"
+    with closing(sqlite_module().connect(path)) as connection:
+        connection.execute("PRAGMA encoding = 'UTF-16le'")
+        connection.execute("CREATE TABLE é (ключ TEXT PRIMARY KEY, c TEXT DEFAULT 'ü') WITHOUT ROWID")
+        connection.execute("INSERT INTO é VALUES ('ж', '1'), ('😀', '2')")
+        connection.commit()
+    with changing(path, statement="ALTER TABLE é ALTER c TYPE INTEGER") as change:
+        change.whole()
+
+        assert change.rows("SELECT * FROM é") == [("ж", 1), ("😀", 2)]
+        assert change.rows("SELECT sql FROM sqlite_master WHERE name = 'é'") == [
+            ("CREATE TABLE é (ключ TEXT PRIMARY KEY, c INTEGER DEFAULT 'ü') WITHOUT ROWID",)
+        ]
+        assert change.rows("PRAGMA integrity_check") == [("ok",)]

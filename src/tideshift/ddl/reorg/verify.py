@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tideshift.ddl import points
 from tideshift.ddl.dialect import Comparison, Dialect, Reorg
+from tideshift.ddl.reorg.drain import Drain
 from tideshift.dxf.ranges import ChunkControl, Cursor
 from tideshift.dxf.tasktype import Chunk, Context
 from tideshift.errors import TaskFailed
@@ -17,6 +18,8 @@ from tideshift.store.keys import KeyRange
 
 __all__ = ["VerifyWork", "settle"]
 
+LOG_ROWS_SOFT = 100
+"""From this backlog on the log is drained between comparisons."""
 SETTLE_ROWS = 1_000_000
 """A settle applies the whole log in one transaction; this only bounds the loop."""
 
@@ -39,12 +42,15 @@ class VerifyWork:
         self.dialect = dialect
         self.reorg = reorg
         self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
+        self.drain = Drain(dialect, reorg, rows_soft=LOG_ROWS_SOFT)
 
     def step(self, context: Context) -> bool:
-        """Compare one chunk."""
+        """Compare one chunk, or drain a batch of the log, so that no settle has much to apply under the lock."""
         cursor = Cursor.of(context.subtask.meta, context.subtask.checkpoint)
         if cursor.finished:
             return False
+        if self.drain.step(context):
+            return True
         rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
         clock = context.database.clock
         with context.chunk(write=False) as chunk:
@@ -77,6 +83,8 @@ class VerifyWork:
                 )
             cursor = _record(chunk, cursor, again)
             chunk.counters = {**(chunk.counters or {}), "repaired": len(seen.differing), "log_rows": log_rows}
+        # This comparison holds the lock, unlike the first one, and its rows are chosen by that one's size.
+        self.control.observe(rows=seen.rows, seconds=chunk.held_seconds)
         return cursor
 
 

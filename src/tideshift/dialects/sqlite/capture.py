@@ -1,6 +1,7 @@
 """The key log: triggers that write down the keys of changed rows and nothing else.
 
-After the statement, old and new key; before an INSERT or UPDATE, the keys of rows that it may displace. No statement of
+After the statement, old and new key, and the keys of rows that it displaced; these are looked up in the shadow, which no
+trigger writes. Only where the shadow cannot tell, they are looked up in the source before the statement. No statement of
 a trigger can conflict (the log's only key counts itself), so the outer statement's conflict clause finds nothing to act
 on; and none changes what the application sees: changes() and last_insert_rowid() are the outer statement's own.
 """
@@ -9,11 +10,11 @@ from __future__ import annotations
 
 from tideshift.dialects import points
 from tideshift.dialects.sqlite.driver import quote
-from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.layout import ROW_ALIAS, Displaced, Layout, LookedUpIn
 from tideshift.dialects.sqlite.names import Names
 from tideshift.store.database import Transaction
 
-__all__ = ["EVENTS", "backlog", "drop_triggers", "install_triggers", "log_keys", "trigger_texts"]
+__all__ = ["EVENTS", "backlog", "drop_triggers", "install_triggers", "log_keys", "look_up", "trigger_texts"]
 
 EVENTS = ("before_insert", "before_update", "after_insert", "after_update", "after_delete")
 
@@ -24,10 +25,11 @@ def trigger_texts(layout: Layout, names: Names) -> dict[str, str]:
     old = f"INSERT INTO {_log(layout, names)} VALUES ({_row(layout, 'OLD')});"
     moved = " OR ".join(f"NEW.{quote(key.name)} COLLATE BINARY IS NOT OLD.{quote(key.name)}" for key in layout.key)
     bodies = {
-        "before_insert": _displaced(layout, names, [one.on_insert for one in layout.displaced]),
-        "before_update": _displaced(layout, names, [one.on_update for one in layout.displaced]),
-        "after_insert": new,
-        "after_update": f"{old} INSERT INTO {_log(layout, names)} SELECT {_row(layout, 'NEW')} WHERE {moved};",
+        "before_insert": _inserting(layout, names, LookedUpIn.SOURCE),
+        "before_update": _updating(layout, names, LookedUpIn.SOURCE),
+        "after_insert": new + _inserting(layout, names, LookedUpIn.SHADOW),
+        "after_update": f"{old} INSERT INTO {_log(layout, names)} SELECT {_row(layout, 'NEW')} WHERE {moved};"
+        + _updating(layout, names, LookedUpIn.SHADOW),
         "after_delete": old,
     }
     return {
@@ -46,8 +48,23 @@ def _row(layout: Layout, which: str) -> str:
     return ", ".join(f"{which}.{quote(key.name)}" for key in layout.key)
 
 
-def _displaced(layout: Layout, names: Names, queries: list[str]) -> str:
-    return " ".join(f"INSERT INTO {_log(layout, names)} {query};" for query in queries)
+def _inserting(layout: Layout, names: Names, place: LookedUpIn) -> str:
+    return _logging(layout, names, [look_up(layout, names, one, one.on_insert) for one in layout.displaced if one.place is place])
+
+
+def _updating(layout: Layout, names: Names, place: LookedUpIn) -> str:
+    return _logging(layout, names, [look_up(layout, names, one, one.on_update) for one in layout.displaced if one.place is place])
+
+
+def _logging(layout: Layout, names: Names, queries: list[str]) -> str:
+    return "".join(f" INSERT INTO {_log(layout, names)} {query};" for query in queries)
+
+
+def look_up(layout: Layout, names: Names, one: Displaced, conditions: str) -> str:
+    """Return the query for the keys of the rows that a statement displaces, by one of the look-up's two conditions."""
+    table = names.shadow if one.place is LookedUpIn.SHADOW else layout.table
+    key = ", ".join(f"{ROW_ALIAS}.{quote(column.name)}" for column in layout.key)
+    return f"SELECT {key} FROM {quote(table)} AS {ROW_ALIAS} WHERE {conditions}"
 
 
 def install_triggers(tx: Transaction, layout: Layout, names: Names) -> None:

@@ -15,12 +15,14 @@ from tideshift.dialects.sqlite import explain
 from tideshift.dialects.sqlite.affinity import affinity
 from tideshift.dialects.sqlite.catalog import SourceTable, find_table, near, shape_of
 from tideshift.dialects.sqlite.create_table import ClauseKind, TableText, UnreadableText, identifiers, parse_table
-from tideshift.dialects.sqlite.displaced import Unforeseeable, displaced_rows
+from tideshift.dialects.sqlite.displaced import Conversion, displaced_rows
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.foreseen import Unforeseeable
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
-from tideshift.dialects.sqlite.layout import KeyColumn, Layout
+from tideshift.dialects.sqlite.layout import Displaced, KeyColumn, Layout
 from tideshift.dialects.sqlite.scratch import Shape, TextRefused, schema_can_be_written, scratch
 from tideshift.dialects.sqlite.trial import try_everything
+from tideshift.dialects.sqlite.unique_keys import UniqueKeys
 from tideshift.errors import NotFound, PlanRefused
 from tideshift.store.database import Transaction
 
@@ -54,6 +56,7 @@ def design(tx: Transaction, change: Change, driver: SqliteDriver) -> Reshaping:
     if reasons:
         raise _refused(source, reasons)
     layout = _layout(tx, change, source, old, shape, new_text=new_text, column=column, driver=driver)
+    layout = replace(layout, displaced=_displaced(source, old, (old_shape, new_shape), layout))
     reasons = try_everything(layout, driver)
     if reasons:
         raise _refused(source, reasons)
@@ -195,13 +198,6 @@ def _layout(
     order = SqliteKeyOrder.read(tx, source.name, driver)
     key = _key(order, shape)
     rowid_column = None if old.without_rowid else _rowid_column(shape)
-    texts: dict[str, str | None] = {index.name: index.text for index in source.indexes}
-    try:
-        displaced = displaced_rows(
-            old, source.name, shape, key=key, rowid_column=rowid_column, index_texts=texts
-        )
-    except (Unforeseeable, UnreadableText) as error:
-        raise _refused(source, [f"the rows that a REPLACE may remove cannot be foreseen: {error}"]) from error
     return Layout(
         table=source.name,
         column=column,
@@ -218,10 +214,28 @@ def _layout(
         utf8=tx.run_verbatim("PRAGMA encoding").scalar() == "UTF-8",
         indexes=source.indexes,
         automatic_indexes=source.automatic_indexes,
-        displaced=tuple(displaced),
+        displaced=(),
         may_renumber=order.rowid and rowid_column is None,
         row_bytes=0,
     )
+
+
+def _displaced(source: SourceTable, old: TableText, shapes: tuple[Shape, Shape], layout: Layout) -> tuple[Displaced, ...]:
+    """Return how to find the rows that a statement displaces."""
+    texts = {index.name: index.text for index in source.indexes}
+    keys = UniqueKeys(old, source.name, shapes[0], layout.key, layout.rowid_column, texts)
+    types = [next(one[1] for one in shape.columns if one[0] == layout.column) for shape in shapes]
+    conversion = Conversion(
+        column=layout.column,
+        old_affinity=affinity(types[0], strict=old.strict),
+        new_affinity=affinity(types[1], strict=old.strict),
+        has_using=layout.using is not None,
+        is_generated=layout.column in layout.generated,
+    )
+    try:
+        return tuple(displaced_rows(keys, conversion))
+    except (Unforeseeable, UnreadableText) as error:
+        raise _refused(source, [f"the rows that a REPLACE may remove cannot be found: {error}"]) from error
 
 
 def _key(order: SqliteKeyOrder, shape: Shape) -> tuple[KeyColumn, ...]:

@@ -19,7 +19,7 @@ class SqliteDialect:
     capabilities = Capabilities(
         concurrent_writers=False,
         transactional_swap=True,
-        chunk_target_seconds=0.007,
+        chunk_target_seconds=0.009,
         keep_old_seconds=0.0,
         indexes_with_shadow=True,
     )

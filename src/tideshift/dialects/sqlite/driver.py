@@ -44,7 +44,7 @@ _MEANING = {
 }
 _CANNOT_OPEN = {3: "permission denied", 14: "it is not there or may not be opened", 26: "it is not an SQLite database"}
 _AUTOCHECKPOINT_PAGES = 1000
-_CHECKPOINT_ROUNDS = 3
+_LONG_LOG_PAGES = 4000
 _SYNCHRONOUS = {"NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
 
@@ -143,14 +143,14 @@ class SqliteDriver:
     def relieve(self, connection: Connection) -> None:
         """Write the log's pages into the file, so that no commit of an application finds it long and has to do it.
 
-        A passive checkpoint keeps nobody waiting. What others committed meanwhile is left over; the next rounds take it
-        too, since only a log without a rest is begun anew.
+        A passive checkpoint keeps nobody waiting, but it leaves over what others committed meanwhile, and a log with a
+        rest is not begun anew. One that has become very long is dealt with under the lock, where no rest can arise.
         """
-        dbapi_connection = _dbapi(connection)
-        for _ in range(_CHECKPOINT_ROUNDS):
-            _, pages, written = dbapi_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if written == pages:
-                return
+        settings, dbapi_connection = connection.info, _dbapi(connection)
+        _, pages, _ = dbapi_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages >= _LONG_LOG_PAGES:
+            _pin(dbapi_connection, settings, "busy_timeout", 0)
+            dbapi_connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
     def now(self) -> ColumnElement[int]:
         """Return the file's time, which is the machine's."""

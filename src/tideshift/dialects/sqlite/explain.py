@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tideshift.ddl.dialect import SqlStep
 from tideshift.dialects.sqlite.capture import trigger_texts
-from tideshift.dialects.sqlite.create_table import parse_table
 from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.names import Names
@@ -53,11 +52,6 @@ def warnings(tx: Transaction, layout: Layout, old: Shape, new: Shape) -> list[st
         )
     if layout.using is None and types[0].upper() == types[1].upper():
         found.append(f"{layout.column} has the type {types[0]} already")
-    if layout.displaced and parse_table(layout.old_text).strict:
-        found.append(
-            f"{layout.table} is STRICT: while the job is under way, a row that breaks a type and another constraint at once is"
-            " refused for its type, even by a statement with OR IGNORE; SQLite does so on any STRICT table with triggers"
-        )
     if tx.run_verbatim("PRAGMA journal_mode").scalar() not in ("wal", "memory"):
         found.append("the journal mode is not WAL: readers and the job keep one another waiting for moments")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from tideshift.ddl.dialect import Reorg
@@ -10,7 +11,10 @@ from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.dialects.sqlite.names import Names
 
-__all__ = ["Displaced", "KeyColumn", "Layout", "SourceIndex"]
+__all__ = ["ROW_ALIAS", "Displaced", "KeyColumn", "Layout", "LookedUpIn", "SourceIndex"]
+
+ROW_ALIAS = "tideshift_row"
+"""What the row is called that a look-up seeks."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,18 @@ class SourceIndex:
     text: str
 
 
+class LookedUpIn(StrEnum):
+    """Where displaced rows are sought: in the shadow after a statement, or in the source before it."""
+
+    SHADOW = "shadow"
+    SOURCE = "source"
+
+
 @dataclass(frozen=True)
 class Displaced:
-    """How to find the rows that a statement may displace through one unique key: queries for an INSERT and an UPDATE."""
+    """How to find the rows that a statement displaces through one unique key: conditions for an INSERT and an UPDATE."""
 
+    place: LookedUpIn
     on_insert: str
     on_update: str
 
@@ -82,7 +94,9 @@ class Layout:
                 "key": tuple(KeyColumn(**key) for key in record["key"]),
                 "indexes": tuple(SourceIndex(**index) for index in record["indexes"]),
                 "automatic_indexes": tuple(record["automatic_indexes"]),
-                "displaced": tuple(Displaced(**one) for one in record["displaced"]),
+                "displaced": tuple(
+                    Displaced(**{**one, "place": LookedUpIn(one["place"])}) for one in record["displaced"]
+                ),
             }
         )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tideshift.dialects.sqlite.capture import trigger_texts
-from tideshift.dialects.sqlite.displaced import ROW_ALIAS
+from tideshift.dialects.sqlite.capture import look_up, trigger_texts
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
-from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.layout import ROW_ALIAS, Layout
 from tideshift.dialects.sqlite.names import Names
 from tideshift.dialects.sqlite.scratch import IndexShape, Scratch, Shape, TextRefused, scratch
 from tideshift.dialects.sqlite.texts import canary_texts, index_texts, log_text, retired_text, shadow_text, trial_text
@@ -27,7 +26,7 @@ def try_everything(layout: Layout, driver: SqliteDriver) -> list[str]:
             trial.run(trial_text(layout, names))
             for text in trigger_texts(layout, names).values():
                 trial.run(text)
-            reasons = _slow_lookups(trial, layout)
+            reasons = _slow_lookups(trial, layout, names)
             if _unnamed(trial.shape(layout.table), layout.column) != _unnamed(trial.shape(names.shadow), layout.column):
                 reasons.append("the shadow table would not have the table's shape")
         except TextRefused as error:
@@ -40,14 +39,15 @@ def try_everything(layout: Layout, driver: SqliteDriver) -> list[str]:
     return reasons
 
 
-def _slow_lookups(trial: Scratch, layout: Layout) -> list[str]:
+def _slow_lookups(trial: Scratch, layout: Layout, names: Names) -> list[str]:
     """Look at the plan of every look-up that the capture triggers do; one that scans would slow every writer down.
 
     The library explains no trigger, so the look-ups are explained beside two rows that are called NEW and OLD.
     """
     rows = f"{quote(layout.table)} AS NEW, {quote(layout.table)} AS OLD"
     for one in layout.displaced:
-        for query in (one.on_insert, one.on_update):
+        for conditions in (one.on_insert, one.on_update):
+            query = look_up(layout, names, one, conditions)
             plan = trial.run(f"EXPLAIN QUERY PLAN SELECT EXISTS ({query}) FROM {rows}")
             if any(str(step[-1]).startswith(f"SCAN {ROW_ALIAS}") for step in plan):
                 return ["a unique index cannot be looked up by its own key, so every write would have to read the whole table"]

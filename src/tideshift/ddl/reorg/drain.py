@@ -1,0 +1,47 @@
+"""Keeping the log short while something else goes on: a batch now and then, and every other time while it stays long.
+
+So the log is bounded however long the work takes, and neither of the two starves.
+"""
+
+from __future__ import annotations
+
+from tideshift.ddl.dialect import Dialect, Reorg
+from tideshift.dxf.ranges import ChunkControl
+from tideshift.dxf.tasktype import Context
+
+__all__ = ["Drain"]
+
+STEPS_BETWEEN_LOOKS = 16
+STEPS_WHILE_LONG = 2
+
+
+class Drain:
+    """The drain beside one subtask's own work."""
+
+    def __init__(self, dialect: Dialect, reorg: Reorg, *, rows_soft: int) -> None:
+        self.dialect = dialect
+        self.reorg = reorg
+        self.rows_soft = rows_soft
+        self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
+        self._steps_left = STEPS_BETWEEN_LOOKS
+
+    def step(self, context: Context) -> bool:
+        """Look now and then whether the log is long, and apply one batch of it then; return whether it did."""
+        self._steps_left -= 1
+        if self._steps_left > 0:
+            return False
+        self._steps_left = STEPS_BETWEEN_LOOKS
+        shadow = self.dialect.shadow
+        with context.database.transaction(write=False) as tx:
+            backlog = shadow.backlog(tx, self.reorg)
+        if backlog < self.rows_soft:
+            return False
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        with context.chunk() as chunk:
+            shadow.check(chunk.tx, self.reorg)
+            batch = shadow.apply_batch(chunk.tx, self.reorg, rows_max=rows_max)
+            chunk.counters = {"log_rows": batch.log_rows}
+        self.control.observe(rows=batch.log_rows, seconds=chunk.held_seconds)
+        if backlog - batch.log_rows >= self.rows_soft:
+            self._steps_left = STEPS_WHILE_LONG
+        return True

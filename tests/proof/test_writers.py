@@ -1,0 +1,153 @@
+"""Real writers in processes of their own beside a real service: nothing of theirs fails, and nothing of theirs is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proof.engine import application
+from tests.proof.writer import COLUMNS, read_log
+from tideshift.clock import SystemClock
+from tideshift.config import FAST
+from tideshift.connect import Connected, connect
+from tideshift.ddl.job import Job
+from tideshift.ddl.machine import JOB, SchemaState
+
+WRITERS = 4
+ROWS = int(os.environ.get("TIDESHIFT_PROOF_ROWS", "20000"))
+SECONDS_MAX = 60.0
+TABLE = (
+    "CREATE TABLE t (k INTEGER PRIMARY KEY, u TEXT UNIQUE, n TEXT NOT NULL UNIQUE ON CONFLICT REPLACE, amount TEXT DEFAULT '0',"
+    " note TEXT COLLATE NOCASE)"
+)
+
+
+def fill(path: Path, journal_mode: str) -> None:
+    """Make the table."""
+    with closing(application(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {journal_mode}").fetchone()
+        connection.execute(TABLE)
+        connection.execute("CREATE INDEX by_note ON t(note, amount DESC)")
+        rows = ((k, f"{k % WRITERS}:{k}", f"{k % WRITERS}:n{k}", str(k % 977), "at first") for k in range(1, ROWS + 1))
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def writers(path: Path, seed: int) -> Iterator[list[Path]]:
+    """Run the writers; at the end they are told to stop, and each must have ended well."""
+    folder = path.parent
+    logs = [folder / f"writer{number}.log" for number in range(WRITERS)]
+    with ExitStack() as stack:
+        started = []
+        for number, log in enumerate(logs):
+            told = {"number": number, "writers": WRITERS, "keys_max": ROWS, "seed": seed % 1_000_003}
+            command = [sys.executable, str(Path(__file__).with_name("writer.py")), str(path), str(log), json.dumps(told)]
+            started.append(stack.enter_context(subprocess.Popen(command)))
+        try:
+            yield logs
+        finally:
+            (folder / "stop").touch()
+            codes = [process.wait(30) for process in started]
+    assert codes == [0] * WRITERS
+
+
+def wait_for(connected: Connected, job_id: int, wanted: Any) -> Job:
+    """Look at the job until it is as wanted."""
+    import threading
+
+    clock, nobody = SystemClock(), threading.Event()
+    end = clock.monotonic() + SECONDS_MAX
+    while clock.monotonic() < end:
+        job = connected.ddl.job(job_id)
+        if wanted(job):
+            return job
+        clock.wait(nobody, 0.05)
+    raise AssertionError(f"after {SECONDS_MAX} s: {connected.ddl.show(job_id)}")
+
+
+def carry_out(path: Path, statement: str, *, refusing: bool = False) -> Job:
+    """Carry a change out by a real service; once it copies, the writers may begin with what the new type refuses."""
+    with connect(str(path), profile=FAST) as connected:
+        connected.bootstrap()
+        with connected.service(slots=2):
+            job_id = connected.ddl.submit(statement, parameters={"lock_share": 80}).id
+            if refusing:
+                wait_for(connected, job_id, lambda job: job.schema_state is SchemaState.WRITE_REORGANIZATION)
+                path.with_name("refuse").touch()
+            return wait_for(connected, job_id, lambda job: job.state in JOB.final)
+
+
+def differences(path: Path, logs: list[Path], affinity: str) -> list[tuple[Any, Any]]:
+    """Compare the table with what the writers wrote down last about each key, and with the first rows elsewhere."""
+    wanted: dict[int, Any] = {k: [k, f"{k % WRITERS}:{k}", f"{k % WRITERS}:n{k}", "text", str(k % 977), "at first"] for k in range(1, ROWS + 1)}
+    for log in logs:
+        for line in read_log(log):
+            wanted.update({int(key): row for key, row in line.get("rows", {}).items()})
+    with closing(application(path)) as connection:
+        connection.execute(f"CREATE TEMP TABLE mapped (k INTEGER PRIMARY KEY, amount {affinity})")
+        rows = [(key, row[4]) for key, row in wanted.items() if row is not None]
+        connection.executemany("INSERT INTO mapped VALUES (?, ?)", rows)
+        mapped = {k: [kind, amount] for k, kind, amount in connection.execute("SELECT k, typeof(amount), amount FROM mapped")}
+        found = {row[0]: list(row) for row in connection.execute(f"SELECT {COLUMNS} FROM t")}
+    for key, row in wanted.items():
+        if row is not None:
+            row[3:5] = mapped[key]
+    present = {key: row for key, row in wanted.items() if row is not None}
+    return [(present.get(key), found.get(key)) for key in sorted(present.keys() | found.keys()) if present.get(key) != found.get(key)]
+
+
+def errors_in(logs: list[Path]) -> Counter[str]:
+    """Count what went wrong for the writers, by kind."""
+    return Counter(line["error"] for log in logs for line in read_log(log) if "error" in line)
+
+
+def statements_in(logs: list[Path]) -> int:
+    return sum("rows" in line for log in logs for line in read_log(log))
+
+
+@pytest.mark.parametrize("journal_mode", ["wal", "delete"])
+def test_the_writers_own_logs_equal_the_table_at_the_end(tmp_path: Path, seed: int, journal_mode: str) -> None:
+    """Four writers with every conflict clause: only unique constraints refuse them, and the differences are 0."""
+    path = tmp_path / "shop.db"
+    fill(path, journal_mode)
+
+    with writers(path, seed) as logs:
+        job = carry_out(path, "ALTER TABLE t ALTER COLUMN amount TYPE NUMERIC")
+
+    assert str(job.state) == "synced", job.error
+    assert errors_in(logs)["odd"] == 0, [line for log in logs for line in read_log(log) if line.get("error") == "odd"][:3]
+    assert errors_in(logs)["lock"] == 0
+    assert differences(path, logs, "NUMERIC") == []
+    assert statements_in(logs) > 100
+
+
+def test_a_value_that_cannot_be_carried_rolls_the_job_back(tmp_path: Path, seed: int) -> None:
+    """The writers' statements succeed; the job ends rolled back with the key in its error, and nothing of ours is left."""
+    path = tmp_path / "shop.db"
+    fill(path, "wal")
+
+    with writers(path, seed) as logs:
+        job = carry_out(path, "ALTER TABLE t ALTER COLUMN amount TYPE TEXT USING json(amount)", refusing=True)
+
+    assert str(job.state) == "rollback done"
+    assert job.error is not None
+    assert job.error["code"] == "value_refused"
+    assert job.error["message"].startswith("the row of t with k = ")
+    assert errors_in(logs)["odd"] == errors_in(logs)["lock"] == 0
+    assert differences(path, logs, "TEXT") == []
+    with closing(application(path)) as connection:
+        left = connection.execute("SELECT name FROM sqlite_master WHERE name GLOB 'tideshift_[0-9]*'").fetchall()
+        text = connection.execute("SELECT sql FROM sqlite_master WHERE name = 't'").fetchone()[0]
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert (left, text) == ([], TABLE)
