@@ -1,7 +1,7 @@
 """The table, the writer, the bare loop and the twelve-step rebuild that bench/sqlite.py measures with; each runs in a process of its own.
 
     python bench/workload.py write  PATH RESULT INTERVAL_SECONDS SYNCHRONOUS
-    python bench/workload.py bare   PATH RESULT ROWS_PER_CHUNK HOLD_SHARE_PERCENT SYNCHRONOUS
+    python bench/workload.py bare   PATH RESULT ROWS_PER_CHUNK PAUSE_SECONDS SYNCHRONOUS
     python bench/workload.py twelve PATH RESULT SYNCHRONOUS
     python bench/workload.py work   URL  RESULT
 
@@ -117,16 +117,15 @@ def read_times(result: Path) -> list[tuple[float, float, float]]:
 # ── what it is compared with ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def bare(path: str, result: str, rows_per_chunk: str, hold_share_percent: str, synchronous: str) -> None:
+def bare(path: str, result: str, rows_per_chunk: str, pause_seconds: str, synchronous: str) -> None:
     """Copy the table in the same chunks, with the same triggers and pauses, and nothing else: no checkpoint, no checks."""
-    size, share, pacing = int(rows_per_chunk), int(hold_share_percent) / 100, threading.Event()
+    size, pause, pacing = int(rows_per_chunk), float(pause_seconds), threading.Event()
     with closing(open_database(Path(path), synchronous)) as connection:
         _bare_install(connection)
         (last,) = connection.execute("SELECT max(id) FROM items").fetchone()
         done, copied, begun = 0, 0, time.monotonic()
         while done < last:
             connection.execute("BEGIN IMMEDIATE")
-            held_from = time.monotonic()
             (upper,) = connection.execute(
                 "SELECT max(id) FROM (SELECT id FROM items WHERE id > ? AND id <= ? ORDER BY id LIMIT ?)", (done, last, size)
             ).fetchone()
@@ -137,10 +136,9 @@ def bare(path: str, result: str, rows_per_chunk: str, hold_share_percent: str, s
                 "INSERT INTO copy SELECT id, account, CAST(amount AS INTEGER), note FROM items WHERE id > ? AND id <= ?", (done, upper)
             ).rowcount
             connection.execute("COMMIT")
-            held = time.monotonic() - held_from
             done = upper
-            if share < 1:
-                pacing.wait(held * (1 - share) / share)
+            if pause:
+                pacing.wait(pause)
     Path(result).write_text(json.dumps({"rows": copied, "seconds": time.monotonic() - begun}))
 
 

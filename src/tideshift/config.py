@@ -83,14 +83,12 @@ class Profile:
     heartbeat_seconds: float = 1.0
     lease_seconds: float = 5.0
     trust_seconds: float = 3.0
-    scan_seconds: float = 1.0
+    scan_seconds: float = 0.5
     node_dead_after_seconds: float = 5.0
-    lock_budget_seconds: float = 0.1
     system_lock_wait_seconds: float = 10.0
-    chunk_target_seconds: float = 0.005
     error_count_limit: int = 20
     retry_seconds_max: float = 30.0
-    refresh_seconds: float = 0.5
+    refresh_seconds: float = 0.25
     unknown_type_patience_seconds: float = 3600.0
 
     def __post_init__(self) -> None:

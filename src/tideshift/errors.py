@@ -199,7 +199,7 @@ class AmbiguousCommit(TideshiftError):
     """The connection broke while a commit was under way; whether it happened must be read from the database."""
 
     code = "ambiguous_commit"
-    exit_code = 7
+    exit_code = 6
     default_hint = "See what is so: tideshift jobs"
 
 

@@ -13,6 +13,7 @@ from tests.crash.processes import Worker, reader, standing, until
 from tests.crash.worker import PLACES
 from tideshift.config import FAST
 from tideshift.connect import connect
+from tideshift.frontends.cli.doctor import diagnose
 
 ROWS = 3_000
 CHANGE = "ALTER TABLE readings ALTER COLUMN value TYPE INTEGER"
@@ -25,21 +26,21 @@ def frozen_run(folder: Path, place: str, passes: int) -> None:
     path = folder / "frozen.db"
     writers.create(path, ROWS)
     job_id = submit(path)
-    with Worker(path, freeze=(place, passes)) as first:
+    with Worker(path, freeze=(place, passes)) as first, closing(reader(path)) as look:
         first.ready().wait_frozen()
-        with Worker(path) as second, closing(reader(path)) as look:
-            _see_who_runs(look, first)
-            if place == HOLDS_THE_LOCK:
-                _see_writers_blocked(path)
-            else:
-                write_meanwhile(path)
-                second.ready()
-                until(lambda: _taken_over(look), "a subtask that was taken from the frozen worker")
+        _see_who_runs(look, first)
+        if place == HOLDS_THE_LOCK:  # nobody can take over: it must be seen, named, and harm nothing
+            _see_writers_blocked(path)
+            until(lambda: _named_by_doctor(path, first), f"a doctor that names {first.name}")
             first.thaw()
+        with Worker(path) as second:
             second.ready()
-            until(lambda: _is_over(look, job_id), lambda: f"job {job_id} over: {standing(look)}; {first.log[-1500:]} and {second.log[-1500:]}")
             if place != HOLDS_THE_LOCK:
+                write_meanwhile(path)
+                until(lambda: _taken_over(look), "a subtask that was taken from the frozen worker")
+                first.thaw()
                 _see_late_writes_fenced(first)
+            until(lambda: _is_over(look, job_id), lambda: f"job {job_id} over: {standing(look)}; {first.log[-1500:]} and {second.log[-1500:]}")
             second.stop()
         first.stop()
     if place == HOLDS_THE_LOCK:
@@ -75,6 +76,14 @@ def _see_who_runs(look: Any, first: Worker) -> None:
     """The rows name the process that runs the subtask, so that a person can be told who holds the lock."""
     sessions = look.execute("SELECT session FROM tideshift_dxf_background_subtask WHERE state = 'running'").fetchall()
     assert any(f'"backend":"{first.child.pid}"' in session for (session,) in sessions), f"{sessions} do not name {first.child.pid}"
+
+
+def _named_by_doctor(path: Path, first: Worker) -> bool:
+    """Whether the doctor, who only reads, tells which process does not answer; its node's name holds the process id."""
+    with connect(str(path), profile=FAST, actor="doctor") as connected:
+        findings = diagnose(connected).findings
+    assert f":{first.child.pid}:" in first.name
+    return any(finding["code"] == "dead_node" and first.name in finding["message"] for finding in findings)
 
 
 def _see_writers_blocked(path: Path) -> None:

@@ -47,8 +47,7 @@ def killed_run(folder: Path, seed: int, *, seconds: float) -> Report:
                 submit(path, f"ALTER TABLE readings ALTER COLUMN value TYPE {TYPES[jobs % 2]}", lock_share=30)
                 jobs += 1
             with Worker(path) as worker:
-                until(lambda log=worker: "ready " in log.log, lambda log=worker: f"a worker that is ready: {log.log[-800:]}")
-                until(lambda at=time.monotonic() + random.uniform(0.05, 1.5): time.monotonic() >= at or _idle(look), "the next kill")
+                _let_work(worker.ready(), look, seconds=random.uniform(0.05, 1.5))
                 worker.kill()
                 kills += 1
         with Worker(path) as last:
@@ -74,6 +73,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.kill()
     child.communicate()
+
+
+def _let_work(worker: Worker, look: Any, *, seconds: float) -> None:
+    """Wait so long, or until nothing is left to be killed in."""
+    deadline = time.monotonic() + seconds
+    until(lambda: time.monotonic() >= deadline or _idle(look), lambda: f"time for the next kill: {worker.log[-800:]}")
 
 
 def _idle(look: Any) -> bool:

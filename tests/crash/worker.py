@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
 import threading
@@ -28,7 +27,7 @@ FROZEN = "frozen"
 
 
 class Freeze:
-    """Stops the process at the n-th pass of a point by a thread that runs a subtask which has copied something."""
+    """Stops the process at the n-th pass of a point by a thread that runs a subtask."""
 
     def __init__(self, passes: int) -> None:
         self.left = passes
@@ -40,7 +39,8 @@ class Freeze:
         self.left -= 1
         if self.left == 0:
             print(FROZEN, flush=True)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # Sent to this thread: sent to the process, another one may take it, and this one runs on for a moment.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def main() -> None:

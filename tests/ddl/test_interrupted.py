@@ -77,8 +77,10 @@ def test_between_the_workers_look_and_its_transaction(engine, failpoints, state,
     finish(engine, job, command, answer)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("event", ["start", "step", "finish", "sync"])
+OPEN = [(event, command) for event in ("start", "step", "finish") for command in COMMANDS] + [("sync", "cancel")]
+
+
+@pytest.mark.parametrize(("event", "command"), OPEN)
 def test_while_the_workers_transaction_is_open(engine, failpoints, event, command):
     """A command that comes while a move is being written waits, reads what it became, and is answered by that."""
     job = engine.submit()

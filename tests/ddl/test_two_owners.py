@@ -29,8 +29,10 @@ def actors_of_moves(engine, job_id):
         return [(event.actor, event.target) for event in events.history(tx, job_id=job_id) if event.kind == "move"]
 
 
-@pytest.mark.parametrize(("point", "where"), PLACES, ids=[f"{point.name}-{'-'.join(map(str, where.values()))}" for point, where in PLACES])
-@pytest.mark.parametrize("until", ["one more owner", "the end"])
+CASES = [(*place, "the end") for place in PLACES] + [(*place, "one more owner") for place in PLACES[1:4:2]]
+
+
+@pytest.mark.parametrize(("point", "where", "until"), CASES, ids=lambda value: getattr(value, "name", None))
 def test_a_frozen_owner_changes_nothing_any_more(engine, failpoints, point, where, until):
     """It stands still between its look and its write while another one leads on, a little or to the end."""
     job = engine.submit()
@@ -118,7 +120,7 @@ def test_a_deposed_owner_does_not_wake_the_task_of_a_job_that_was_paused(engine,
     engine.assert_changed(job.id)
 
 
-@pytest.mark.parametrize("salt", range(3))
+@pytest.mark.parametrize("salt", range(2))
 def test_owners_nodes_and_commands_in_an_order_of_chance(engine, random, salt):
     """Owners change, nodes die, a person pauses, resumes and alters: in the end the change is there and the log is a path."""
     job = engine.submit()

@@ -1,14 +1,25 @@
 """What every scenario of the framework stands on: a stepped database, two tables of rows, and a cluster."""
 
 import pytest
+from sqlalchemy import delete, update
 
+from tests.conftest import DATABASES
 from tests.databases import in_columns, opened
+from tests.dxf.moves import shared_url
 from tideshift.clock import SteppedClock
 from tideshift.dxf.commands import Dxf
 from tideshift.dxf.tasktype import Registry
 from tideshift.store import bootstrap, events
+from tideshift.store.tables import METADATA, system_version
 from tideshift.testing.cluster import Cluster
 from tideshift.testing.sample import CopyRows, sample_meta
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def database_url(request, tmp_path_factory):
+    """The URL of a database that the tests of a module use one after another, on every database that we speak."""
+    with shared_url(request, tmp_path_factory.mktemp("dxf")) as url:
+        yield url
 
 
 @pytest.fixture
@@ -19,10 +30,22 @@ def clock():
 
 @pytest.fixture
 def database(database_url, clock):
-    """An open database with system tables whose time is the stepped clock's."""
+    """An open database with system tables as if just installed, whose time is the stepped clock's."""
     with opened(database_url, clock) as database:
-        bootstrap.bootstrap(database)
+        if not bootstrap.bootstrap(database):
+            empty(database)
         yield database
+
+
+def empty(database):
+    """Take away what the test before has left: rows, the user's tables, and the numbers that were given."""
+    names = in_columns(database.driver, "source")("{table}"), in_columns(database.driver, "target")("{table}")
+    with database.transaction() as tx:
+        for table in set(METADATA.sorted_tables) - {system_version}:
+            tx.execute(delete(table))
+        tx.execute(update(system_version).values(next_job_id=1, next_task_id=1, next_subtask_id=1))
+        for name in names:
+            tx.run_verbatim(f"DROP TABLE IF EXISTS {name}")
 
 
 class Rows:

@@ -94,7 +94,7 @@ def test_a_start_without_an_answer_is_given_back_and_started_again(make_cluster,
     task = rows.submit(parts=1)
     (node,) = (member.node for member in cluster.members.values())
     cluster.run_until(lambda: [s for s in cluster.dxf.subtasks(task.id) if s.exec_id])
-    failpoints.enable(store_points.COMMIT_ANSWER_LOST, "skip(1) 1*return(true)")
+    failpoints.enable(store_points.AFTER_COMMIT, AMBIGUOUS, where={"write": True})
 
     assert node.start_due() == []
     (stray,) = cluster.dxf.subtasks(task.id)
@@ -147,24 +147,25 @@ def test_an_error_that_never_passes_uses_up_the_budget(make_cluster, rows, datab
     database.profile = replace(database.profile, error_count_limit=4)
     cluster = make_cluster(nodes=1)
     task = rows.submit(parts=1)
-    enabled = failpoints.enable(points.AFTER_CHUNK_WORK, 'raise(tideshift.errors.LockTimeout, "always locked")')
+    enabled = failpoints.enable(points.AFTER_CHUNK_WORK, 'raise(tideshift.errors.Retryable, "always a deadlock")')
 
     cluster.run_until(lambda: cluster.ended(task.id))
 
     (failed,) = cluster.dxf.subtasks(task.id)
     assert enabled.hits == 4
-    assert (failed.state, failed.retries, failed.error["code"]) == (SubtaskState.FAILED, 4, "lock_timeout")
+    assert (failed.state, failed.retries, failed.error["code"]) == (SubtaskState.FAILED, 4, "retryable")
     assert cluster.dxf.show(task.id).state is TaskState.REVERTED
     assert rows.copied() == (0, 0)
 
 
 @ON_SQLITE
-def test_a_database_that_cannot_be_reached_is_waited_for(make_cluster, rows, database, failpoints):
-    """However often it cannot be reached, the subtask does not fail for it."""
+@pytest.mark.parametrize("fault", ["CannotReach", "LockTimeout", "DiskFull"])
+def test_what_is_no_fault_of_the_subtask_is_waited_for(make_cluster, rows, database, failpoints, fault):
+    """However often the database cannot be reached, is locked or is full, the subtask does not fail for it."""
     database.profile = replace(database.profile, error_count_limit=4, retry_seconds_max=0.2)
     cluster = make_cluster(nodes=1)
     task = rows.submit(parts=1)
-    failpoints.enable(points.BEFORE_CHUNK, "12*raise(tideshift.errors.CannotReach)")
+    failpoints.enable(points.BEFORE_CHUNK, f'12*raise(tideshift.errors.{fault}, "not now")')
 
     cluster.run_until(lambda: cluster.ended(task.id))
 

@@ -97,10 +97,13 @@ COMMANDS = {
 }
 
 
-LOOKS = [(points.AFTER_TASK_READ, 0), (points.AFTER_TASK_READ, 1), (points.AFTER_PLANNING, 0), (points.AFTER_PLANNING, 1)]
+LOOKS = [
+    ("sqlite", points.AFTER_TASK_READ, 0), ("sqlite", points.AFTER_TASK_READ, 1), ("sqlite", points.AFTER_PLANNING, 0),
+    ("sqlite", points.AFTER_PLANNING, 1), ("postgres15", points.AFTER_TASK_READ, 1), ("postgres15", points.AFTER_PLANNING, 0),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("point", "hit"), LOOKS, ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(("database_url", "point", "hit"), LOOKS, indirect=["database_url"], ids=lambda value: getattr(value, "name", value))
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_between_the_owners_look_and_its_move_wins(cluster, rows, database, outcomes, failpoints, command, point, hit):  # noqa: PLR0917 - fixtures come by name
     """The owner decided on what it read; whatever was asked meanwhile is honoured, and its move is not."""

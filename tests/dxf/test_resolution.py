@@ -88,6 +88,7 @@ def test_undoing_is_tried_again_and_its_error_stands_on_the_row(make_cluster, da
     registry.add(sticky)
     cluster = make_cluster()
     task = cluster.dxf.submit(Sticky.name, "sticky", {**rows.submit().meta})
+    cluster.run_until(lambda: cluster.dxf.show(task.id).state is T.RUNNING)
     cluster.dxf.cancel(task.id)
     cluster.run_until(lambda: REVERT_ERROR in cluster.dxf.show(task.id).extra_params)
     told = cluster.dxf.show(task.id)

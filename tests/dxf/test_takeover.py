@@ -238,3 +238,22 @@ def test_chaos(make_cluster, rows, random, salt):
 def thaw_all(cluster):
     for name in cluster.members:
         cluster.thaw_node(name)
+
+
+def test_a_session_whose_subtask_was_taken_serves_nobody_else(make_cluster, rows, database):
+    """Its connection is closed for good, so that whoever ends it later by the row's word hits no innocent."""
+    if not database.driver.capabilities.ends_sessions:
+        pytest.skip("this database has no sessions that can be ended")
+    cluster = make_cluster(nodes=1, slots=1)
+    task = rows.submit(parts=1)
+    executor = working(cluster, task.id)
+    identity = executor._session.identity
+
+    cluster.dxf.pause(task.id)
+    cluster.run_until(lambda: executor.ended and not cluster.executors())
+    cluster.run_until(lambda: session_gone(database, identity))
+    cluster.dxf.resume(task.id)
+    cluster.run_until(lambda: cluster.ended(task.id))
+
+    assert executor.lost
+    assert rows.exactly_once()

@@ -6,6 +6,7 @@ lock that somebody holds is answered at once (no busy time-out), which the engin
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -23,7 +24,7 @@ from tideshift.ddl import tables
 from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JOB, JobState
 
-__all__ = ["Engine", "Stuck", "application", "library", "on_engine"]
+__all__ = ["Engine", "Stuck", "application", "library", "on_engine", "repairs"]
 
 TURN_SECONDS = 0.05
 HEARTBEAT_TURNS = 8
@@ -112,7 +113,9 @@ class Engine:
 
     def until_stage(self, job_id: int, name: str) -> None:
         """Turn until the job stands at this stage or step."""
-        self.until(job_id, lambda _: self.stage(job_id) == name)
+        job = self.until(job_id, lambda job: job.state in JOB.final or self.stage(job_id) == name)
+        if self.stage(job_id) != name:
+            raise Stuck(f"job {job_id} ended {job.state} before it came to {name!r}: {job.error}")
 
     def finish(self, job_id: int) -> Job:
         """Turn until the job is final and nothing that it made is left, but for old rows that it says it keeps."""
@@ -146,3 +149,12 @@ def on_engine(path: Path) -> Iterator[Engine]:
         yield engine
     finally:
         engine.close()
+
+
+def repairs(path: Path) -> int:
+    """Return how many rows verification found different."""
+    with closing(application(path)) as connection:
+        rows = connection.execute(
+            "SELECT summary FROM tideshift_dxf_background_subtask UNION ALL SELECT summary FROM tideshift_dxf_background_subtask_history"
+        ).fetchall()
+    return sum(json.loads(summary or "{}").get("repaired", 0) for (summary,) in rows)

@@ -39,13 +39,12 @@ def forget_texts() -> None:
     texts._trial.cache_clear()
 
 
-def _with_triggers(patch: pytest.MonkeyPatch, change: Callable[[str, str], str | None]) -> None:
-    """Change the text of each capture trigger; None leaves one out."""
+def _with_triggers(patch: pytest.MonkeyPatch, change: Callable[[str, str], str]) -> None:
+    """Change the text of each capture trigger."""
     real = capture.trigger_texts
 
     def changed(layout: Layout, names: Names) -> dict[str, str]:
-        made = {name: change(name, text) for name, text in real(layout, names).items()}
-        return {name: text for name, text in made.items() if text is not None}
+        return {name: change(name, text) for name, text in real(layout, names).items()}
 
     for module in (capture, fingerprint, trial):
         patch.setattr(module, "trigger_texts", changed)
@@ -60,9 +59,9 @@ def only_new_key(patch: pytest.MonkeyPatch) -> None:
     _with_triggers(patch, change)
 
 
-def no_before_triggers(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is logged before a statement, so that displaced rows are unknown."""
-    _with_triggers(patch, lambda name, text: None if "_before_" in name else text)
+def displaced_not_logged(patch: pytest.MonkeyPatch) -> None:
+    """Nothing looks for the rows that a statement displaces: neither before it nor afterwards in the shadow."""
+    patch.setattr(capture, "_logging", lambda *_: "")
 
 
 def consumed_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -140,8 +139,8 @@ def no_upper_bound(patch: pytest.MonkeyPatch) -> None:
     """The copy goes on to whatever the table's end is at that time."""
     real = reorg_task._ranges
 
-    def ranges(tx: Transaction, dialect: Dialect, reorg: Reorg) -> list[dict[str, Any]]:
-        found = real(tx, dialect, reorg)
+    def ranges(tx: Transaction, dialect: Dialect, reorg: Reorg, **options: Any) -> list[dict[str, Any]]:
+        found = real(tx, dialect, reorg, **options)
         if found:
             last = KeyRange.from_record(dict(found[-1]["range"]))
             found[-1] = {"range": KeyRange(last.low, None).as_record()}
@@ -175,8 +174,8 @@ def no_settle(patch: pytest.MonkeyPatch) -> None:
 
 def swap_without_drain(patch: pytest.MonkeyPatch) -> None:
     """The swap takes place although the log holds keys."""
-    patch.setattr(reorg_cutover, "settle", lambda *_: 0)
-    patch.setattr(cutover, "backlog", lambda *_: 0)
+    patch.setattr(reorg_cutover, "settle", lambda *_, **__: 0)
+    patch.setattr(cutover, "backlog", lambda *_, **__: 0)
 
 
 def late_swap(patch: pytest.MonkeyPatch) -> None:
@@ -191,20 +190,21 @@ def late_swap(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ddl_tables, "move_job", move_job)
 
 
-MUTANTS: dict[str, tuple[Patch, str]] = {
-    "only the new key logged": (only_new_key, "a key is moved"),
-    "no BEFORE triggers": (no_before_triggers, "a row is displaced"),
-    "no BEFORE triggers, default in place of NULL": (no_before_triggers, "a default displaces a row"),
-    "log consumed before the apply commits": (consumed_too_early, "the process dies after a consumption"),
-    "attempt not checked": (attempt_not_checked, "a frozen attempt wakes up in a paused job"),
-    "attempt checked first": (attempt_checked_first, "a frozen attempt wakes up in a paused job"),
-    "REPLACE in the applier": (replace_in_applier, "two values become one"),
-    "plain INSERT in the applier": (plain_insert, "two values become one, ignored by the constraint"),
-    "foreign keys on the shadow": (references_on_shadow, "a parent is deleted after its child"),
-    "no upper bound": (no_upper_bound, "a writer appends as fast as the copy"),
-    "repair by copying": (repair_by_copying, "the shadow is damaged"),
-    "no settle in the copy": (no_settle, "a unique value crosses the copy's front"),
-    "no settle in the applier": (no_settle, "a unique value moves between two batches"),
-    "swap without a drained log": (swap_without_drain, "a write comes right before the swap"),
-    "late swap": (late_swap, "a cancel comes right before the swap"),
+MUTANTS: dict[str, tuple[Patch, str, str]] = {
+    "only the new key logged": (only_new_key, "a key is moved", "the rows of t differ"),
+    "no look-up of displaced rows": (displaced_not_logged, "a row is displaced", "UNIQUE constraint failed"),
+    "no look-up of displaced rows, default for NULL": (displaced_not_logged, "a default displaces a row", "UNIQUE constraint failed"),
+    "log consumed before the apply commits": (consumed_too_early, "the process dies after a consumption", "the rows of t differ"),
+    "attempt not checked": (attempt_not_checked, "a frozen attempt wakes up in a paused job", "a paused job copied on"),
+    "attempt checked first": (attempt_checked_first, "a frozen attempt wakes up in a paused job", "a paused job copied on"),
+    "REPLACE in the applier": (replace_in_applier, "two values become one", "ended synced"),
+    "plain INSERT in the applier": (plain_insert, "two values become one, ignored by the constraint", "ended synced"),
+    "foreign keys on the shadow": (references_on_shadow, "a parent is deleted after its child", "FOREIGN KEY constraint failed"),
+    "no upper bound": (no_upper_bound, "a writer appends as fast as the copy", "the copy does not end"),
+    "repair by copying": (repair_by_copying, "the shadow is damaged", "differ from their copies after a repair"),
+    "no settle in the copy": (no_settle, "a unique value crosses the copy's front", "a unique value is there twice"),
+    "no settle in the applier": (no_settle, "a unique value moves between two batches", "a unique value is there twice"),
+    "swap without a drained log": (swap_without_drain, "a write comes right before the swap", "the rows of t differ"),
+    "late swap": (late_swap, "a cancel comes right before the swap", "ended synced"),
 }
+"""By name: the mutant, the scene in which it must be noticed, and the fault by which."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,7 @@ class Oracle:
         self.inside_write = False
         self.cutting_over = False
         self.spans = 0
+        self.deferred = False
         self.rebuilt = False
         self.busy = False
 
@@ -113,7 +115,7 @@ class Oracle:
 
     def _before_begin(self, *, write: bool) -> None:
         self.inside_write = write
-        if self.busy:
+        if self.busy or not self.job_id:
             return
         window = "cut over: drained, not swapped" if self.cutting_over else self._window()
         self._run(window, self.random.choice((0, 1, 1, 2, 4)))
@@ -134,9 +136,21 @@ class Oracle:
         self.cutting_over = False
 
     def _window(self) -> str:
+        if not self.stream.in_transaction:
+            self._refresh_stage()
         if self.stage != "copy" or self.stream.front is None:
             return self.stage
         return "copy: chunks done and to come"
+
+    def _refresh_stage(self) -> None:
+        """Read where the job stands now: within one look the owner may come far."""
+        row = self.looker.execute("SELECT state, stage, plan FROM tideshift_ddl_job WHERE id = ?", (self.job_id,)).fetchone()
+        if row is None or row[0] != "running":
+            self.stage = "before the job" if not self.job_id else self.stage if row is None else row[0]
+            return
+        name = json.loads(row[2])["stages"][row[1]]["name"]
+        if name != "reorganize" or self.stage not in ("copy", "catch up", "verify"):
+            self.stage = name
 
     def _front(self) -> int | None:
         for executor in self.engine.node.executors:
@@ -160,7 +174,8 @@ class Oracle:
                 done += 1
             if self.stream.in_transaction:
                 self.spans += 1
-                if self.spans >= SPAN_CALLS_MAX or self.random.random() < 0.5:
+                # One that began without a lock and has read would be refused its first write after anybody's commit.
+                if self.deferred or self.spans >= SPAN_CALLS_MAX or self.random.random() < 0.5:
                     self._close_transaction(window)
         finally:
             self.busy = False
@@ -177,6 +192,8 @@ class Oracle:
     def _statement(self, statement: Statement, window: str) -> None:
         outcomes = [answer(connection, statement) for connection in self.connections]
         self.statements += 1
+        if statement[0].startswith("BEGIN"):
+            self.deferred = statement[0] == "BEGIN"
         self.errors += outcomes[1].error is not None
         if outcomes[0] != outcomes[1]:
             self.faults.append(f"statement {self.statements} in window {window!r}: {statement}\n  with a job    {outcomes[0]}\n  without a job {outcomes[1]}")

@@ -27,6 +27,9 @@ class Shape:
     refused: str = ""
     """An amount that the new shape does not take (none if it takes everything)."""
     rows: int = 480
+    walk: str = "k"
+    """The column by which several rows are updated at once. It must be the table's own order: a trigger, of whomever, makes
+    SQLite visit the rows of an UPDATE in that order instead of an index's, and where rows conflict the order decides."""
 
     def table(self, type_text: str) -> str:
         """Return the text with this type."""
@@ -52,7 +55,7 @@ SHAPES = (
         "computed", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST}, twice AS (amount || amount))", "INTEGER", "TEXT", "k",
         using="CASE WHEN amount = 'refused' THEN json('{') ELSE amount || '%' END", refused="refused",
     ),
-    Shape("plain", f"CREATE TABLE t (k INT PRIMARY KEY ON CONFLICT REPLACE, {_REST_LOOSE})", "", "INTEGER", "k"),
+    Shape("plain", f"CREATE TABLE t (k INT PRIMARY KEY ON CONFLICT REPLACE, {_REST_LOOSE})", "", "INTEGER", "k", walk="rowid"),
     Shape(
         "without rowid", f"CREATE TABLE t (k INT, g TEXT DEFAULT 'g' COLLATE NOCASE, {_REST}, PRIMARY KEY (k DESC, g)) WITHOUT ROWID"
         .replace("REFERENCES t(k)", "REFERENCES t(u)"), "REAL", "TEXT", "k, g",

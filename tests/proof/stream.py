@@ -118,18 +118,18 @@ class Stream:
 
     def _update(self) -> Statement:
         low = self._key()
-        return (f"UPDATE {self._policy()} t SET amount = ?, note = 'seen' WHERE k BETWEEN ? AND ?", (self._amount(), low, low + 2))
+        return (f"UPDATE {self._policy()} t SET amount = ?, note = 'seen' WHERE {self.shape.walk} BETWEEN ? AND ?", (self._amount(), low, low + 2))
 
     def _update_unique(self) -> Statement:
         column, value = self.random.choice((("u", f"u{self._key()}"), ("v", self._key()), ("n", f"N{self._key()}"), ("n", "usual")))
         low = self._key()
         returning = self.random.choice(("", " RETURNING k, u"))
-        return (f"UPDATE {self._policy()} t SET {column} = ? WHERE k BETWEEN ? AND ?{returning}", (value, low, low + 1))
+        return (f"UPDATE {self._policy()} t SET {column} = ? WHERE {self.shape.walk} BETWEEN ? AND ?{returning}", (value, low, low + 1))
 
     def _shift(self) -> Statement:
         low = self._key()
         move = self.random.choice(("k = k + 1", "k = k - 1", "v = v + 3", "u = 'u' || (k + 1)", "k = k + 1, u = 'u' || (k + 1)"))
-        return (f"UPDATE {self._policy()} t SET {move} WHERE k BETWEEN ? AND ?", (low, low + self.random.randint(0, 4)))
+        return (f"UPDATE {self._policy()} t SET {move} WHERE {self.shape.walk} BETWEEN ? AND ?", (low, low + self.random.randint(0, 4)))
 
     def _move(self) -> Statement:
         return (f"UPDATE {self._policy()} t SET k = ? WHERE k = ?", (self._key(), self._key()))
@@ -170,7 +170,7 @@ class Stream:
     def _odd_note(self) -> Statement:
         low = self._key()
         note = self.random.choice(("skip", "fail", "undo", "bad"))
-        sql = f"UPDATE {self._policy()} t SET v = -v, note = CASE WHEN k = ? THEN ? ELSE 'odd' END WHERE k BETWEEN ? AND ?"
+        sql = f"UPDATE {self._policy()} t SET v = -v, note = CASE WHEN {self.shape.walk} = ? THEN ? ELSE 'odd' END WHERE {self.shape.walk} BETWEEN ? AND ?"
         return (sql, (low + 1, note, low, low + 3))
 
     def _read(self) -> Statement:

@@ -30,7 +30,7 @@ class ProcessDied(BaseException):
 def key_moved(folder: Path) -> list[str]:
     with playing(folder, small("counted")) as play:
         play.reach("cut over")
-        play.both("UPDATE t SET k = 5000, u = 'moved' WHERE k = 10")
+        play.both("UPDATE t SET k = 5000, u = 'moved', n = 'moved', v = NULL WHERE k = 10")
         return play.end()
 
 
@@ -249,7 +249,7 @@ def test_the_scene_is_clean_with_the_product_as_it_is(tmp_path: Path, name: str)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_goes_red_in_its_scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """With one rule taken out the same scene shows a fault."""
-    mutate, scene = MUTANTS[name]
+    mutate, scene, fault = MUTANTS[name]
     forget_texts()
     mutate(monkeypatch)
 
@@ -260,9 +260,9 @@ def test_the_mutant_goes_red_in_its_scene(tmp_path: Path, monkeypatch: pytest.Mo
         forget_texts()
 
     print(name, "->", faults)
-    assert faults, f"{name} was not noticed"
+    assert any(fault in one for one in faults), f"{name} was not noticed: {faults}"
 
 
 def test_each_scene_has_its_mutant() -> None:
     """No scene stands for nothing."""
-    assert {scene for _, scene in MUTANTS.values()} == set(SCENES)
+    assert {scene for _, scene, _ in MUTANTS.values()} == set(SCENES)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.proof.engine import on_engine
+from tests.proof.engine import on_engine, repairs
 from tests.proof.oracle import Oracle
 from tests.proof.shapes import SHAPES, Shape, make
 from tideshift.failpoint.pytest_plugin import Failpoints
@@ -62,6 +62,7 @@ def test_every_statement_has_the_outcome_that_it_has_without_a_job(
     assert not oracle.faults, "\n".join(oracle.faults)
     assert str(job.state) == "synced", job.error
     assert oracle.rebuilt
+    assert repairs(oracle.paths[0]) == 0, "verification had something to repair"
     wanted = WINDOWS + (SNAPSHOT_WINDOWS if journal_mode == "wal" else ())
     assert [window for window in wanted if not oracle.windows[window]] == [], oracle.windows
     assert len(oracle.stream.hot) <= 200

@@ -16,10 +16,11 @@ from tideshift.ddl.change import Change
 from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JobState
-from tideshift.ddl.permission import why_not
+from tideshift.ddl.permission import COPIED, why_not
 from tideshift.ddl.plan import Proposal, propose, read_change
 from tideshift.dxf.commands import TRIES, Answer, Verdict, settled
 from tideshift.store import events
+from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, Transaction
 
 __all__ = ["Ddl"]
@@ -31,6 +32,8 @@ _ALREADY = {
     "cancel": (_J.CANCELLING, _J.ROLLINGBACK, _J.ROLLBACK_DONE, _J.CANCELLED),
 }
 _SUPERSEDES = {"cancel": ("pause", "resume", "alter"), "pause": ("resume",), "resume": ()}
+
+KEEP_OLD_SECONDS_MAX = 100 * 366 * 86_400.0
 
 
 class Ddl:
@@ -61,8 +64,8 @@ class Ddl:
         change = read_change(statement)
         proposal = self.plan(change)
         keep = self.dialect.capabilities.keep_old_seconds if keep_old_seconds is None else keep_old_seconds
-        if keep < 0:
-            raise errors.InvalidParameter("keep_old: a duration cannot be negative")
+        if not 0 <= keep <= KEEP_OLD_SECONDS_MAX:
+            raise errors.InvalidParameter(f"keep_old: {keep} is outside 0 seconds to 100 years")
         query = statement if isinstance(statement, str) else repr(change)
         table = proposal.plan.reshaping.table
 
@@ -103,15 +106,15 @@ class Ddl:
 
     def pause(self, *job_ids: int) -> list[Answer]:
         """Ask these jobs to pause."""
-        return [self._ask(job_id, lambda tx, seen: self._command(tx, seen, "pause")) for job_id in job_ids]
+        return self._give("pause", job_ids)
 
     def resume(self, *job_ids: int) -> list[Answer]:
         """Ask these jobs to go on."""
-        return [self._ask(job_id, lambda tx, seen: self._command(tx, seen, "resume")) for job_id in job_ids]
+        return self._give("resume", job_ids)
 
     def cancel(self, *job_ids: int) -> list[Answer]:
         """Ask these jobs to end and to undo what they made."""
-        return [self._ask(job_id, lambda tx, seen: self._command(tx, seen, "cancel")) for job_id in job_ids]
+        return self._give("cancel", job_ids)
 
     def alter(self, job_id: int, parameters: Mapping[str, Any], *, if_rev: int | None = None) -> Answer:
         """Wish other parameters for a job; the running subtask takes them over within a second."""
@@ -120,12 +123,19 @@ class Ddl:
             raise errors.InvalidParameter("nothing to set", hint="Name at least one parameter: " + ", ".join(PARAMETERS))
         return self._ask(job_id, lambda tx, seen: self._alter(tx, seen, wished, if_rev=if_rev))
 
+    def _give(self, command: str, job_ids: tuple[int, ...]) -> list[Answer]:
+        """Give one command to several jobs; those of a copied database wait for a person's word on the copy first."""
+        if installation_changed(self.database) is not None:
+            reason = f"{COPIED}: say what shall become of its jobs with doctor --adopt or doctor --clean"
+            return [self._ask(job_id, lambda _, seen: _refused(seen, reason)) for job_id in job_ids]
+        return [self._ask(job_id, lambda tx, seen: self._command(tx, seen, command)) for job_id in job_ids]
+
     def _command(self, tx: Transaction, seen: Job, command: str) -> Answer:
         if seen.state in _ALREADY[command]:
             return Answer(id=seen.id, verdict=Verdict.ALREADY, reason=f"the job is {seen.state}", state=seen.state, rev=seen.rev)
         reason = why_not(seen, command)
         if reason is not None:
-            return Answer(id=seen.id, verdict=Verdict.REFUSED, reason=reason, state=seen.state, rev=seen.rev)
+            return _refused(seen, reason)
         if points.AFTER_COMMAND_READ.on:
             points.AFTER_COMMAND_READ.fire(job=seen.id, command=command)
         request_id = events.request(tx, actor=self.actor, command=command, job_id=seen.id)
@@ -138,10 +148,13 @@ class Ddl:
 
     def _alter(self, tx: Transaction, seen: Job, wished: dict[str, Any], *, if_rev: int | None) -> Answer:
         reason = why_not(seen, "alter")
+        if reason is None and if_rev is not None and all(seen.parameters[name]["value"] == value for name, value in wished.items()):
+            # So it is also after a commit whose answer was lost: it has raised the rev itself.
+            return Answer(id=seen.id, verdict=Verdict.ALREADY, reason="these values are wished already", state=seen.state, rev=seen.rev)
         if reason is None and if_rev is not None and seen.rev != if_rev:
             reason = f"the job is at rev {seen.rev}, not {if_rev}"
         if reason is not None:
-            return Answer(id=seen.id, verdict=Verdict.REFUSED, reason=reason, state=seen.state, rev=seen.rev)
+            return _refused(seen, reason)
         if points.AFTER_COMMAND_READ.on:
             points.AFTER_COMMAND_READ.fire(job=seen.id, command="alter")
         request_id = events.request(tx, actor=self.actor, command="alter", job_id=seen.id, detail={"wished": wished})
@@ -167,6 +180,12 @@ class Ddl:
             return settled(attempt)
         except errors.NotFound as error:
             return Answer(id=job_id, verdict=Verdict.NOT_FOUND, reason=error.message)
+        except errors.AmbiguousCommit as error:
+            return Answer(id=job_id, verdict=Verdict.UNDECIDED, reason=f"{error.message}: look at the job")
         except (errors.StateChanged, errors.Retryable) as error:
             # Said for this id alone, so that the others are still asked.
             return Answer(id=job_id, verdict=Verdict.REFUSED, reason=f"{error.message}; asked {TRIES} times")
+
+
+def _refused(seen: Job, reason: str) -> Answer:
+    return Answer(id=seen.id, verdict=Verdict.REFUSED, reason=reason, state=seen.state, rev=seen.rev)

@@ -226,8 +226,8 @@ class Shadow(Protocol):
         """
         ...
 
-    def backlog(self, tx: Transaction, reorg: Reorg) -> int:
-        """Return how many log rows wait."""
+    def backlog(self, tx: Transaction, reorg: Reorg, *, limit: int) -> int:
+        """Return how many log rows wait; past `limit` it need not count on, and says `limit + 1`."""
         ...
 
     def apply_batch(self, tx: Transaction, reorg: Reorg, *, rows_max: int) -> AppliedBatch:
@@ -243,6 +243,17 @@ class Shadow(Protocol):
 
     def request_repair(self, tx: Transaction, reorg: Reorg, keys: tuple[Bound, ...]) -> None:
         """Write these keys into the log, so that catch-up repairs them."""
+        ...
+
+    def rows_of(self, tx: Transaction, reorg: Reorg, key: Bound) -> dict[str, Any]:
+        """Return both rows of one key as text, for a person to compare: `{"source": {column: text}, "copy": {…}}`."""
+        ...
+
+    def see_references(self, session: Session, reorg: Reorg) -> None:
+        """See, in short read transactions, that the rows which refer to one another will still do so after the swap.
+
+        Raises `ValueRefused` with the key of a row that would lose the row that it refers to.
+        """
         ...
 
     def swap(self, tx: Transaction, reorg: Reorg) -> None:

@@ -6,7 +6,10 @@ from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JOB, JobState
 from tideshift.fsm import Actor
 
-__all__ = ["allowed", "why_not"]
+__all__ = ["COPIED", "allowed", "why_not"]
+
+COPIED = "the database was restored, cloned or failed over"
+"""Why the jobs of a copy wait for a person."""
 
 
 def why_not(seen: Job, command: str) -> str | None:

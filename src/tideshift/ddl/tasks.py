@@ -8,27 +8,25 @@ was paused meanwhile, or call a wish fulfilled that it has not seen.
 
 from __future__ import annotations
 
-import logging
+import itertools
 from typing import Any
 
-from tideshift import errors
 from tideshift.ddl import tables
 from tideshift.ddl.job import Artifact, Job, Stage, StageKind
 from tideshift.ddl.reorg.purge import PurgeType, purge_key
 from tideshift.dxf import tables as dxf_tables
-from tideshift.dxf.commands import ask_task, modify_task
+from tideshift.dxf.commands import Verdict, ask_task, modify_task
 from tideshift.dxf.machine import TASK, TaskState
 from tideshift.dxf.parameters import pending_mailbox
 from tideshift.dxf.task import Task
 from tideshift.store import events
+from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, Transaction
 from tideshift.store.lease import Tenure
 
-__all__ = ["JobTasks", "Purger"]
+__all__ = ["JobTasks", "Purger", "newest_purge"]
 
-log = logging.getLogger(__name__)
 ACTOR = "ddl"
-PURGE_TRIES = 5
 
 
 class JobTasks:
@@ -72,12 +70,7 @@ class JobTasks:
         if any(self._missing(job, task) for task in live):
             with self.database.transaction() as tx:
                 tables.hold_job(tx, job)
-                for task in live:
-                    fresh = dxf_tables.task_by_id(tx, task.id)
-                    missing = self._missing(job, fresh)
-                    if missing and fresh.state not in TASK.final:
-                        modify_task(tx, fresh, missing, actor=ACTOR)
-            return True
+                return self._modify(tx, job, live)
         settled = all(not pending_mailbox(task) for task in live)
         if waiting and settled:
             with self.database.transaction() as tx:
@@ -87,6 +80,16 @@ class JobTasks:
                         events.conclude(tx, request.request_id, events.Outcome.APPLIED)
             return True
         return False
+
+    def _modify(self, tx: Transaction, job: Job, live: list[Task]) -> bool:
+        """Ask the tasks for what is missing; return whether any took it."""
+        taken = False
+        for task in live:
+            fresh = dxf_tables.task_by_id(tx, task.id)
+            missing = self._missing(job, fresh)
+            if missing and fresh.state not in TASK.final:
+                taken |= modify_task(tx, fresh, missing, actor=ACTOR).verdict is Verdict.APPLIED
+        return taken
 
     def _missing(self, job: Job, task: Task) -> dict[str, Any]:
         """Return the wished values that neither the task nor its mailbox has."""
@@ -98,22 +101,28 @@ class JobTasks:
         return {name: value for name, value in job.wished().items() if present.get(name) != value}
 
     def all_paused(self, job: Job) -> bool:
-        """Ask every live task to pause; return whether none is active any more."""
+        """Ask every live task that does not rest to pause; return whether there was none."""
+        with self.database.transaction(write=False) as tx:
+            if all(_rests(task) for task in self.of(tx, job)):
+                return True
         with self.database.transaction() as tx:
             tables.hold_job(tx, job)
-            live = [task for task in self.of(tx, job) if task.state not in TASK.final]
-            for task in live:
-                ask_task(tx, task, "pause", actor=ACTOR)
-        return all(task.state is TaskState.PAUSED for task in live)
+            for task in self.of(tx, job):
+                if not _rests(task):
+                    ask_task(tx, task, "pause", actor=ACTOR)
+        return False
 
     def all_ended(self, job: Job) -> bool:
         """Ask every live task to cancel; return whether all are final."""
+        with self.database.transaction(write=False) as tx:
+            if all(task.state in TASK.final for task in self.of(tx, job)):
+                return True
         with self.database.transaction() as tx:
             tables.hold_job(tx, job)
-            live = [task for task in self.of(tx, job) if task.state not in TASK.final]
-            for task in live:
-                ask_task(tx, task, "cancel", actor=ACTOR)
-        return not live
+            for task in self.of(tx, job):
+                if task.state not in TASK.final:
+                    ask_task(tx, task, "cancel", actor=ACTOR)
+        return False
 
     def conclude(self, tx: Transaction, job: Job, command: str) -> None:
         """Record that the requests of this command had their effect."""
@@ -123,30 +132,54 @@ class JobTasks:
     def purge(self, job_id: int, artifact: Artifact, *, wished: dict[str, Any]) -> bool:
         """See that the purge of a table is under way; return whether it was submitted now.
 
-        A purge that failed is submitted again under the next key, a bounded number of times; then only a person helps.
+        A purge that failed is submitted again under the next key, after a pause that grows with their number.
         """
+        with self.database.transaction(write=False) as tx:
+            attempt, known = newest_purge(tx, job_id)
+            now_ms = tx.now_ms()
+        if known is not None:
+            if known.state is TaskState.PAUSED:
+                with self.database.transaction() as tx:
+                    ask_task(tx, dxf_tables.task_by_id(tx, known.id), "resume", actor=ACTOR)
+            if known.state not in TASK.final or known.state is TaskState.SUCCEED:
+                return False
+            pause_ms = 1000 * self.database.profile.retry_seconds_max * 2 ** min(attempt, 7)
+            if now_ms - (known.end_time or 0) < pause_ms:
+                return False
+            attempt += 1
         with self.database.transaction() as tx:
-            for attempt in range(PURGE_TRIES):
-                known = dxf_tables.task_by_key(tx, purge_key(job_id, attempt))
-                if known is None:
-                    self._submit_purge(tx, job_id, attempt, artifact, wished)
-                    return True
-                if known.state is TaskState.PAUSED:
-                    ask_task(tx, known, "resume", actor=ACTOR)
-                if known.state not in TASK.final or known.state is TaskState.SUCCEED:
-                    return False
-        raise errors.TaskFailed(f"the table {artifact.name} could not be purged in {PURGE_TRIES} tries", job_id=job_id)
+            if dxf_tables.task_by_key(tx, purge_key(job_id, attempt)) is None:
+                self._submit_purge(tx, job_id, attempt, artifact, wished)
+        return True
 
     def purging(self, job_id: int) -> bool:
         """Whether a purge of this job is not final yet."""
         with self.database.transaction(write=False) as tx:
-            known = [dxf_tables.task_by_key(tx, purge_key(job_id, attempt)) for attempt in range(PURGE_TRIES)]
-        return any(task is not None and task.state not in TASK.final for task in known)
+            _, known = newest_purge(tx, job_id)
+        return known is not None and known.state not in TASK.final
 
     def _submit_purge(self, tx: Transaction, job_id: int, attempt: int, artifact: Artifact, wished: dict[str, Any]) -> None:
         parameters = {name: value for name, value in wished.items() if name != "threads"}
         meta = {"job_id": job_id, "kind": artifact.kind, "name": artifact.name, "ordinal": artifact.ordinal, "parameters": parameters}
         dxf_tables.insert_task(tx, key=purge_key(job_id, attempt), task_type=PurgeType.name, meta=meta, concurrency=1, actor=ACTOR)
+
+
+def newest_purge(tx: Transaction, job_id: int) -> tuple[int, Task | None]:
+    """Return the number and the task of a job's newest purge (0 and None when there was none yet)."""
+    newest: tuple[int, Task | None] = (0, None)
+    for attempt in itertools.count():  # Ends at the first key that was not used.
+        known = dxf_tables.task_by_key(tx, purge_key(job_id, attempt))
+        if known is None:
+            break
+        newest = (attempt, known)
+    return newest
+
+
+def _rests(task: Task) -> bool:
+    """Whether nothing of a task is at work, nor will be by itself; a paused one may be under modification."""
+    if task.state is TaskState.MODIFYING:
+        return (task.modify_params or {}).get("prev_state") == TaskState.PAUSED
+    return task.state is TaskState.PAUSED or task.state in TASK.final
 
 
 class Purger:
@@ -157,14 +190,11 @@ class Purger:
         self.tasks = JobTasks(database)
 
     def tick(self, tenure: Tenure) -> bool:
-        """Submit the purges that are due."""
+        """Submit the purges that are due; a copy of the database waits for a person."""
+        if installation_changed(self.database) is not None:
+            return False
         with self.database.transaction(write=False) as tx:
             due = list(tables.artifacts_due(tx))
             wished = {artifact.job_id: tables.job_by_id(tx, artifact.job_id).wished() for artifact in due}
-        submitted = False
-        for artifact in due:
-            try:
-                submitted |= self.tasks.purge(artifact.job_id, artifact, wished=wished[artifact.job_id])
-            except errors.TaskFailed:
-                log.exception("a purge was given up")
-        return submitted
+        submitted = [self.tasks.purge(artifact.job_id, artifact, wished=wished[artifact.job_id]) for artifact in due]
+        return any(submitted)

@@ -11,8 +11,8 @@ from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job, Stage
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.permission import allowed
-from tideshift.ddl.reorg.purge import purge_key
 from tideshift.ddl.reorg.task import CATCH_UP, COPY, VERIFY, ReorgType
+from tideshift.ddl.tasks import newest_purge
 from tideshift.dxf import tables as dxf_tables
 from tideshift.dxf.machine import TASK, SubtaskState
 from tideshift.dxf.task import DONE, Subtask, Task
@@ -50,7 +50,7 @@ def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
 
 def purge_pending(tx: Transaction, job_id: int) -> bool:
     """Whether a replaced table of a job is due to be purged, or is being purged."""
-    task = dxf_tables.task_by_key(tx, purge_key(job_id))
+    _, task = newest_purge(tx, job_id)
     if task is not None:
         return task.state not in TASK.final
     return any(artifact.job_id == job_id for artifact in tables.artifacts_due(tx))

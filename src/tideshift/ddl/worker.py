@@ -16,10 +16,12 @@ from tideshift.ddl import points, queue, tables
 from tideshift.ddl.dialect import ArtifactName, Dialect
 from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
 from tideshift.ddl.machine import JobState, SchemaState
+from tideshift.ddl.permission import COPIED
 from tideshift.ddl.plan import propose
 from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
 from tideshift.ddl.tasks import JobTasks
 from tideshift.dxf.machine import TaskState
+from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, DatabaseFailed, Transaction
 from tideshift.store.lease import Tenure
@@ -27,8 +29,9 @@ from tideshift.store.lease import Tenure
 __all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
-COPIED = "restored, cloned or failed over"
-_PASSING = (errors.Retryable, errors.DiskFull, errors.AmbiguousCommit)
+DISK_FULL = "the disk is full"
+_PASSING = (errors.Retryable, errors.DiskFull, errors.AmbiguousCommit, errors.CannotReach)
+_WAITED_FOR = (errors.LockTimeout, errors.ConnectionLost, errors.CannotReach, errors.DiskFull)
 
 
 class Worker:
@@ -38,6 +41,8 @@ class Worker:
         self.database = database
         self.dialect = dialect
         self.tasks = JobTasks(database)
+        self._references_seen: set[int] = set()
+        """Jobs that this worker brought to their cut-over, so that every further attempt is short."""
         self.by_state: Mapping[JobState, Callable[[Job, Tenure], bool]] = {
             JobState.QUEUEING: self._start,
             JobState.RUNNING: self._run,
@@ -84,6 +89,7 @@ class Worker:
 
     def _start(self, job: Job, tenure: Tenure) -> bool:
         """Start or go on; a job that starts is planned again, since the table may have changed while it waited."""
+        self._references_seen.discard(job.id)
         if job.started_at is not None:
             with self.database.transaction() as tx:
                 tables.move_job(tx, job, "start", actor=tenure.owner_id, tenure=tenure, paused_by=None, pause_reason=None)
@@ -106,8 +112,18 @@ class Worker:
             return self._long(job, stage, tenure)
         if stage.name == "capture":
             return self._capture(job, stage, tenure)
-        moved = cut_over(self.database, self.dialect, job, stage, tenure)
-        return moved is not None
+        self._see_references(job)
+        if cut_over(self.database, self.dialect, job, stage, tenure) is not None:
+            self._references_seen.discard(job.id)
+        return True
+
+    def _see_references(self, job: Job) -> None:
+        """Look once, before the first attempt to swap and outside the lock, whether a foreign key would break."""
+        if job.id in self._references_seen:
+            return
+        with self.database.session() as session:
+            self.dialect.shadow.see_references(session, job.reorg)
+        self._references_seen.add(job.id)
 
     def _long(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
         """Submit the stage's task once, then follow it: resume it, hand on parameters, and go on when it has succeeded."""
@@ -158,10 +174,12 @@ class Worker:
 
     def _paused(self, job: Job, tenure: Tenure) -> bool:
         """Keep a paused job's log short, at a small rate, so that pausing is not what fills the disk."""
+        if not self.tasks.all_paused(job):
+            return False
         self.tasks.hand_on_parameters(job)
         with self.database.transaction(write=False) as tx:
             captured = any(artifact.kind == "log" for artifact in tables.artifacts_of(tx, job.id))
-            if not captured or self.dialect.shadow.backlog(tx, job.reorg) == 0:
+            if not captured or self.dialect.shadow.backlog(tx, job.reorg, limit=0) == 0:
                 return False
         drain_a_little(self.database, self.dialect, job, rounds=5)
         return False
@@ -208,7 +226,9 @@ class Worker:
         with self.database.session() as session:
             try:
                 self.dialect.shadow.inspect_swapped(session, job.reorg)
-            except errors.SchemaChanged as error:
+            except _PASSING:
+                raise
+            except errors.TideshiftError as error:
                 warnings.append(f"{error.message}; the old rows are kept until a person drops them")
             else:
                 with session.transaction(write=False) as tx:
@@ -219,24 +239,48 @@ class Worker:
         return True
 
     def _hold_all(self, live: list[Job], tenure: Tenure) -> bool:
+        """Hold every job of a database that is a copy, and let its tasks rest, until a person says what shall become of them."""
         for job in live:
-            if job.state in (JobState.RUNNING, JobState.QUEUEING):
-                with self.database.transaction() as tx:
-                    tables.move_job(tx, job, "hold", actor=tenure.owner_id, tenure=tenure, paused_by="system", pause_reason=COPIED)
+            try:
+                if job.state in (JobState.RUNNING, JobState.QUEUEING):
+                    with self.database.transaction() as tx:
+                        self._hold(tx, job, tenure, COPIED)
+                elif job.state in (JobState.PAUSED, JobState.PAUSING):
+                    self.tasks.all_paused(job)
+            except (errors.StateChanged, *_PASSING) as error:
+                log.info("job %s: looked at again: %s", job.id, error)
         return False
 
+    def _hold(self, tx: Transaction, job: Job, tenure: Tenure, reason: str, **columns: Any) -> None:
+        """Pause a job in the system's name; a resume that is under way ends here, with the reason."""
+        tables.move_job(tx, job, "hold", actor=tenure.owner_id, tenure=tenure, paused_by="system", pause_reason=reason, **columns)
+        for request in events.open_requests(tx, job_id=job.id, commands=("resume",)):
+            events.conclude(tx, request.request_id, events.Outcome.FAILED, reason=reason)
+
     def _count(self, job: Job, tenure: Tenure, error: errors.TideshiftError, *, limit: int) -> bool:
-        """Count a passing error on the row and try later; past the limit it is not passing."""
-        event = {JobState.RUNNING: "step", JobState.DONE: "verify", JobState.ROLLINGBACK: "unwind"}.get(job.state)
+        """Count a passing error on the row and try later; past the limit it is not passing.
+
+        A lock, a connection or room on the disk is nobody's fault and is waited for without a limit; a full disk holds the
+        job, so that a person sees it and says when to go on.
+        """
         log.info("job %s: %s", job.id, error)
-        if event is None or isinstance(error, errors.AmbiguousCommit):
+        if isinstance(error, errors.AmbiguousCommit):
             return False
-        if job.err_count + 1 >= limit and job.state is JobState.RUNNING:
+        passing = isinstance(error, _PASSING)
+        if job.state is JobState.QUEUEING and not passing:
             return self._fail(job, tenure, error.as_record())
-        wait_ms = int(1000 * min(0.1 * 2**job.err_count, self.database.profile.retry_seconds_max))
+        if job.state is JobState.RUNNING and not isinstance(error, _WAITED_FOR) and job.err_count + 1 >= limit:
+            return self._fail(job, tenure, error.as_record())
+        event = {JobState.RUNNING: "step", JobState.DONE: "verify", JobState.ROLLINGBACK: "unwind"}.get(job.state)
+        if event is None:
+            return False
+        wait_ms = int(1000 * min(0.1 * 2 ** min(job.err_count, 16), self.database.profile.retry_seconds_max))
         try:
             with self.database.transaction() as tx:
-                self._count_on_row(tx, job, event, tenure, error=error.as_record(), next_try_at=tx.now_ms() + wait_ms)
+                if isinstance(error, errors.DiskFull) and job.state is JobState.RUNNING:
+                    self._hold(tx, job, tenure, DISK_FULL, error=error.as_record())
+                else:
+                    self._count_on_row(tx, job, event, tenure, error=error.as_record(), next_try_at=tx.now_ms() + wait_ms)
         except (errors.StateChanged, *_PASSING) as second:
             log.info("job %s: the error was not counted: %s", job.id, second)
         return False
@@ -244,17 +288,20 @@ class Worker:
     def _fail(self, job: Job, tenure: Tenure, error: dict[str, Any]) -> bool:
         """End a job that cannot go on: roll back what was made, or end at once when nothing was."""
         log.warning("job %s failed: %s", job.id, error["message"])
-        if job.state in (JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING):
+        if job.state in (JobState.PAUSING, JobState.CANCELLING):
             return False
         try:
             with self.database.transaction() as tx:
                 self._write_failure(tx, job, tenure, error)
-        except (errors.StateChanged, *_PASSING) as second:
+        except errors.StateChanged as second:
             log.info("job %s: looked at again: %s", job.id, second)
+        except _PASSING as second:
+            log.info("job %s: its failure was not written: %s", job.id, second)
+            return False
         return True
 
     def _write_failure(self, tx: Transaction, job: Job, tenure: Tenure, error: dict[str, Any]) -> None:
-        if job.state in (JobState.QUEUEING, JobState.RUNNING):
+        if job.state in (JobState.QUEUEING, JobState.RUNNING, JobState.PAUSED):
             event = "fail" if tables.artifacts_of(tx, job.id) else "abandon"
             tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None)
         else:

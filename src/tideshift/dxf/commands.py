@@ -41,6 +41,8 @@ class Verdict(StrEnum):
     ALREADY = "already"
     REFUSED = "refused"
     NOT_FOUND = "not found"
+    UNDECIDED = "undecided"
+    """The database did not say whether it took the command: look at the job."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ States of an executor: not started, running, ended. Rules:
    cannot commit anything once somebody else raised the attempt, or the owner paused or cancelled the subtask.
 3. After a commit whose answer was lost the checkpoint is read back, never assumed; when the connection was made anew,
    the session that was lost is ended and seen gone before that, and the new one is recorded before it works.
-4. An error that passes is retried with back-off; one that does not fails the subtask with its record. A database that
-   cannot be reached is waited for: that is no fault of the subtask.
+4. An error that passes is retried with back-off; one that does not fails the subtask with its record. A lock, a
+   connection and room on the disk are waited for: that is no fault of the subtask.
 5. A move that ends the attempt is written again until the database has answered.
 """
 
@@ -35,7 +35,8 @@ __all__ = ["Executor"]
 
 log = logging.getLogger(__name__)
 _WORKING = (TaskState.RUNNING, TaskState.MODIFYING)
-_UNREACHABLE = (errors.ConnectionLost, errors.CannotReach)
+_WAITED_FOR = (errors.ConnectionLost, errors.CannotReach, errors.LockTimeout, errors.DiskFull)
+"""What is no fault of the subtask, and passes or needs a person: waited for without a limit, with back-off."""
 _PASSING = (errors.Retryable, errors.CannotReach, errors.DiskFull)
 
 
@@ -50,6 +51,8 @@ class Executor:
         self.subtask = subtask
         self.node = node
         self.ended = False
+        self.lost = False
+        """Whether somebody took the subtask from us: its row may still name our session, for the next one to end."""
         self._type = registry.find(task.type)
         self._session = session
         self._stop = stop
@@ -81,6 +84,9 @@ class Executor:
             points.BEFORE_START.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
         try:
             with self._session.transaction() as tx:
+                lost = self.subtask.session
+                if lost is not None and lost != self._session.identity.as_record():
+                    self._see_gone(tx, SessionIdentity.from_record(lost))
                 started = tables.move_subtask(
                     tx, self.subtask, "start", actor=self.node, attempt=self.subtask.attempt + 1,
                     session=self._session.identity.as_record(), exec_id=self.node, start_time=tx.now_ms(),
@@ -104,7 +110,7 @@ class Executor:
             self._step()
         except errors.SubtaskLost as lost:
             log.info("subtask %s: %s", self.subtask.id, lost)
-            self.ended = True
+            self.ended = self.lost = True
         except errors.AmbiguousCommit as error:
             log.info("subtask %s: %s", self.subtask.id, error)
             self._must_look = True
@@ -136,6 +142,10 @@ class Executor:
             return
         self._write_ending(("release", {"exec_id": None, "session": None}))
         self.ended = True
+
+    def discard_session(self) -> None:
+        """Close the connection for good instead of giving it back to the pool."""
+        self._session.connection.invalidate()
 
     @contextmanager
     def chunk(self, *, write: bool = True) -> Iterator[Chunk]:
@@ -180,6 +190,8 @@ class Executor:
             self._since_ms = tx.now_ms()
             summary["effective"], summary["since"] = effective, self._since_ms
         summary["throttle"] = self._pause().as_record()
+        if self._last is not None:  # One chunk behind: how long this one takes is known when it is committed.
+            summary["held_seconds"] = round(summary.get("held_seconds", 0.0) + self._last[1], 4)
         summary["rows_per_second"] = self._rate(chunk.rows, summary.get("rows_per_second", 0.0))
         tables.checkpoint_subtask(tx, self.subtask, checkpoint=chunk.checkpoint, summary=summary)
         if points.AFTER_CHECKPOINT.on:
@@ -268,7 +280,7 @@ class Executor:
     def _count_failure(self, error: errors.TideshiftError) -> None:
         self._failures += 1
         log.info("subtask %s: try %s failed: %s", self.subtask.id, self._failures, error)
-        if self._failures >= self.database.profile.error_count_limit and not isinstance(error, _UNREACHABLE):
+        if self._failures >= self.database.profile.error_count_limit and not isinstance(error, _WAITED_FOR):
             self._fail(error.as_record())
         else:
             self._back_off()
@@ -298,6 +310,7 @@ class Executor:
                 tables.move_subtask(tx, self._own_row(tx), event, actor=self.node, **columns)
         except errors.SubtaskLost as error:
             log.info("subtask %s: %s", self.subtask.id, error)
+            self.lost = True
         except (errors.StateChanged, errors.AmbiguousCommit, *_PASSING) as error:
             log.info("subtask %s: %s again after %s", self.subtask.id, event, error)
             self._failures += 1

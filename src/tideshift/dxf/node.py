@@ -120,6 +120,9 @@ class WorkerNode:
     def _forget_ended(self) -> None:
         for executor in [executor for executor in self.executors if executor.ended]:
             self.executors.remove(executor)
+            if executor.lost:
+                # Whoever takes the subtask ends the session that its row names: nobody else may be working in it by then.
+                executor.discard_session()
             self._sessions.pop(id(executor)).close()
 
     def release_all(self) -> None:

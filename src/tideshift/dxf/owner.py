@@ -68,35 +68,34 @@ class Owner:
             self._renew()
 
     def _renew(self) -> None:
-        if self.tenure is None:
-            return
-        clock = self.database.clock
-        if clock.monotonic() - self._renewed_at < self.database.profile.heartbeat_seconds:
+        """Renew when the last renewal is old, and also when it is too old to be believed: the lease itself lasts longer."""
+        clock, tenure = self.database.clock, self.tenure
+        if tenure is None or clock.monotonic() - self._renewed_at < self.database.profile.heartbeat_seconds:
             return
         before = clock.monotonic()
         try:
-            if not self.lease.renew(self.tenure):
-                log.warning("the lease went to somebody else")
+            if not self.lease.renew(tenure):
+                log.warning("the lease is over or went to somebody else")
                 self.tenure = None
                 return
-        except (errors.Retryable, errors.AmbiguousCommit) as error:
+        except (errors.Retryable, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull) as error:
             log.warning("the lease was not renewed: %s", error)
             return
         self._renewed_at = before
 
     def _lead(self) -> bool:
-        self.renew()
-        if self.tenure is not None and self.lease.holds(self.tenure):
-            return True
-        self.tenure = None
-        before = self.database.clock.monotonic()
-        try:
-            self.tenure = self.lease.acquire(sessions=self._sessions())
-        except (errors.Retryable, errors.AmbiguousCommit) as error:
-            log.info("no lease: %s", error)
-        if self.tenure is not None:
-            self._renewed_at = before
-        return self.tenure is not None
+        with self._renewing:
+            self._renew()
+            if self.tenure is not None:
+                return self.lease.holds(self.tenure)
+            before = self.database.clock.monotonic()
+            try:
+                self.tenure = self.lease.acquire(sessions=self._sessions())
+            except (errors.Retryable, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull) as error:
+                log.info("no lease: %s", error)
+            if self.tenure is not None:
+                self._renewed_at = before
+            return self.tenure is not None
 
     def _sessions(self) -> list[SessionIdentity]:
         """Name the process where that is what a session is; elsewhere tenure and `rev` alone fence an owner."""

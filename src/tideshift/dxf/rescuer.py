@@ -67,6 +67,7 @@ class Rescuer:
                 )  # fmt: skip
         except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, DatabaseFailed) as error:
             log.warning("subtask %s: rescue looked at again after %s", subtask.id, error)
+            return False
         return True
 
     def _session_ended(self, subtask: Subtask) -> bool:
@@ -102,7 +103,8 @@ class Rescuer:
                             tables.assign_subtask(tx, subtask, moves[subtask.id], tenure=tenure)
             except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
                 log.info("task %s: assignment looked at again after %s", task.id, error)
-            changed = True
+            else:
+                changed = True
         return changed
 
 

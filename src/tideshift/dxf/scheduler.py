@@ -14,7 +14,7 @@ from tideshift import errors
 from tideshift.dxf import points, tables
 from tideshift.dxf.machine import TASK, SubtaskState, TaskState
 from tideshift.dxf.parameters import FRAMEWORK_TYPES, pending_mailbox
-from tideshift.dxf.task import DONE, Subtask, Task
+from tideshift.dxf.task import DONE, INIT, Subtask, Task
 from tideshift.dxf.tasktype import Registry
 from tideshift.store import events
 from tideshift.store.database import Database, Transaction
@@ -61,9 +61,11 @@ class Scheduler:
                     moved |= self._unknown(task, tenure)
                 else:
                     moved |= self.by_state[task.state](task, tenure)
-            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, errors.DiskFull) as error:
-                log.info("task %s: looked at again after %s", task.id, error)
+            except errors.StateChanged as error:
+                log.info("task %s: looked at again: %s", task.id, error)
                 moved = True
+            except (errors.Retryable, errors.AmbiguousCommit, errors.DiskFull) as error:
+                log.info("task %s: at the next tick again: %s", task.id, error)
             except Exception:
                 # One task that cannot be driven must not keep the others from their work; it is looked at again at the next tick.
                 log.exception("task %s failed in state %s", task.id, task.state)
@@ -73,10 +75,14 @@ class Scheduler:
         return False
 
     def _unknown(self, task: Task, tenure: Tenure) -> bool:
-        """Leave a type to nodes that know it; fail it only when none took it for a long time."""
+        """Leave a type to owners that know it; one that none began for a long time fails, and one that is not begun can be cancelled."""
+        if task.step == INIT and task.state in (TaskState.CANCELLING, TaskState.REVERTING):
+            return self.by_state[task.state](task, tenure)
+        if task.state is not TaskState.PENDING:
+            return False
         with self.database.transaction(write=False) as tx:
             waited_seconds = (tx.now_ms() - task.state_update_time) / 1000
-        if waited_seconds < self.database.profile.unknown_type_patience_seconds or task.state not in (TaskState.PENDING, TaskState.RUNNING):
+        if waited_seconds < self.database.profile.unknown_type_patience_seconds:
             return False
         error = {"code": "unknown_type", "message": f"no node knows the task type {task.type!r}", "hint": "", "fields": {}}
         with self.database.transaction() as tx:
@@ -135,7 +141,7 @@ class Scheduler:
         """Pause what is active; a running attempt ends at its next commit, whose guard then fails."""
         with self.database.transaction() as tx:
             for subtask in self._in_states(tx, task, (_S.PENDING, _S.RUNNING)):
-                tables.move_subtask(tx, subtask, "pause", actor=tenure.owner_id, tenure=tenure, exec_id=None, session=None)
+                tables.move_subtask(tx, subtask, "pause", actor=tenure.owner_id, tenure=tenure, exec_id=None)
             self._settle_mailbox(tx, task, "paused", tenure)
             _conclude(tx, task, "pause")
         return True
@@ -194,7 +200,8 @@ class Scheduler:
                 tables.move_subtask(tx, subtask, "cancel", actor=tenure.owner_id, tenure=tenure)
         try:
             with self.database.transaction() as tx:
-                self.registry.find(task.type).revert(tx, task)
+                if task.step != INIT:
+                    self.registry.find(task.type).revert(tx, task)
                 self._move(tx, task, "reverted", tenure)
         except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull):
             raise

@@ -1,6 +1,6 @@
 """Runs an owner and a node in one process: the threads around the loops, and an orderly end.
 
-Threads: heartbeat (a connection of its own, so that user code and a busy pool cannot starve it), owner, node, and one
+Threads: heartbeat (the pool has no upper bound, so that executors cannot starve it of a connection), owner, node, and one
 per executor. `stop` ends them within the stop budget: no new chunk starts, the chunk in flight is finished or rolled
 back, subtasks and the lease are given back.
 """
@@ -59,6 +59,7 @@ class Service:
             log.warning("did not stop in time, the lease will expire: %s", ", ".join(late))
             return
         self._threads.clear()
+        self._beat()
         for give_back in (self.node.release_all, self.owner.resign, self.node.deregister):
             try:
                 give_back()
@@ -89,13 +90,16 @@ class Service:
     def _heartbeat(self) -> None:
         profile = self.database.profile
         while not self.database.clock.wait(self.node.stopping, profile.heartbeat_seconds):
-            try:
-                if not self.node.heartbeat():
-                    log.warning("node %s was taken for dead; registering again", self.node.name)
-                    self.node.register(self._version)
-                self.owner.renew()
-            except (errors.Retryable, errors.CannotReach, errors.AmbiguousCommit) as error:
-                log.warning("no heartbeat: %s", error)
+            self.owner.renew()
+            self._beat()
+
+    def _beat(self) -> None:
+        try:
+            if not self.node.heartbeat() and not self.node.stopping.is_set():
+                log.warning("node %s was taken for dead; registering again", self.node.name)
+                self.node.register(self._version)
+        except (errors.Retryable, errors.CannotReach, errors.AmbiguousCommit, errors.DiskFull) as error:
+            log.warning("no heartbeat: %s", error)
 
     def _own(self) -> None:
         while not self.node.stopping.is_set():

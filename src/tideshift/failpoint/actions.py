@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from threading import Event
+from threading import Event, get_ident
 from typing import Any, Final, assert_never
 
 from tideshift.failpoint.terms import Action, Term
@@ -60,7 +60,8 @@ def perform(order: Order) -> Any:
         case Action.KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         case Action.STOP:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # Sent to this thread: sent to the process, another one may take it, and this one runs on for a moment.
+            signal.pthread_kill(get_ident(), signal.SIGSTOP)
         case Action.YIELD:
             _yield_time_slice()
         case Action.CALL:

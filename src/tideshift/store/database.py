@@ -171,7 +171,7 @@ class Session:
                 yield Transaction(self, connection)
                 if points.BEFORE_COMMIT.on:
                     points.BEFORE_COMMIT.fire(write=write)
-                self._commit(connection)
+                self._commit(connection, write=write)
             except BaseException as error:
                 _roll_back(connection)
                 bare = database.driver_error(error)
@@ -198,12 +198,13 @@ class Session:
             return nullcontext()
         return self.database.turns.turn(wait_seconds=wait_seconds, lock_share_percent=lock_share_percent)
 
-    def _commit(self, connection: Connection) -> None:
+    def _commit(self, connection: Connection, *, write: bool) -> None:
+        """Commit; only for a writing transaction it matters whether a lost answer was a yes."""
         try:
             connection.commit()
         except exc.DBAPIError as error:
-            self.database.raise_meaning(self.database.driver_error(error) or error, statement="COMMIT", committing=True)
-        if points.COMMIT_ANSWER_LOST.on and points.COMMIT_ANSWER_LOST.fire() is True:
+            self.database.raise_meaning(self.database.driver_error(error) or error, statement="COMMIT", committing=write)
+        if write and points.COMMIT_ANSWER_LOST.on and points.COMMIT_ANSWER_LOST.fire() is True:
             raise errors.AmbiguousCommit("the answer to a commit was lost")
 
 
@@ -242,6 +243,8 @@ class Database:
             connection = self.engine.connect()
         except exc.DBAPIError as error:
             raise errors.CannotReach(f"cannot reach the database: {error.orig}") from error
+        except exc.TimeoutError as error:
+            raise errors.CannotReach(f"no connection was free: {error}") from error
         try:
             yield Session(self, connection)
         finally:

@@ -72,7 +72,7 @@ class Driver(Protocol):
         ...
 
     def begin(self, connection: Connection, *, write: bool, durable: bool, lock_wait_seconds: float) -> None:
-        """Begin a transaction: READ COMMITTED where there is a choice; a writing one takes the write lock at once where there is one.
+        """Begin a transaction: a writing one in READ COMMITTED, with the write lock at once where there is one; a reading one in one snapshot.
 
         `durable` makes the commit survive a crash of the server whatever the session's default is.
         """

@@ -17,7 +17,7 @@ from tideshift.clock import Clock
 
 __all__ = ["LOCK_SHARE_PERCENT", "Turn", "Turns"]
 
-LOCK_SHARE_PERCENT = 20
+LOCK_SHARE_PERCENT = 33
 """How much of the time our transactions may hold the lock when nobody wished otherwise."""
 ROOM_SECONDS_MAX = 0.025
 """A writer that was refused asks again after 1, 2, 5, 10, 15, 20 and 25 ms: it finds a gap as long as its longest usual sleep."""

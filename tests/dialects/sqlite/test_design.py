@@ -60,21 +60,6 @@ REFUSED = {
         "ALTER TABLE t ALTER c TYPE VARCHAR(3)",
         "the new shape",
     ),
-    "a unique key computed from the rowid": (
-        (TABLE, "CREATE UNIQUE INDEX i ON t (id / 2)"),
-        "",
-        "computed from 'id'",
-    ),
-    "a unique key computed from the rowid by a generated column": (
-        ("CREATE TABLE t (id INTEGER PRIMARY KEY, c, h AS (id / 2), g AS (h + 1) UNIQUE)",),
-        "",
-        "computed from 'id'",
-    ),
-    "a default by chance in a unique key": (
-        ("CREATE TABLE t (c, u INT NOT NULL DEFAULT (random()) UNIQUE)",),
-        "",
-        "another value each time",
-    ),
     "three names of the rowid hidden": (("CREATE TABLE t (c, rowid, oid, _rowid_)",), "", "rowid"),
 }
 

@@ -11,6 +11,8 @@ __all__ = ["CUTOVER_ROWS", "CatchUpWork"]
 
 CUTOVER_ROWS = 200
 """A backlog of at most this many log rows is left to the drain under the cut-over's lock."""
+BACKLOG_SHOWN = 2_000
+"""How far the rows that wait are counted for the checkpoint, since counting them takes time under the lock."""
 
 
 class CatchUpWork:
@@ -27,7 +29,7 @@ class CatchUpWork:
         with context.chunk() as chunk:
             self.dialect.shadow.check(chunk.tx, self.reorg)
             batch = self.dialect.shadow.apply_batch(chunk.tx, self.reorg, rows_max=rows_max)
-            left = self.dialect.shadow.backlog(chunk.tx, self.reorg)
+            left = self.dialect.shadow.backlog(chunk.tx, self.reorg, limit=BACKLOG_SHOWN)
             if points.AFTER_APPLY.on:
                 points.AFTER_APPLY.fire(job=self.reorg.job_id, subtask=context.subtask.id)
             chunk.checkpoint = {"backlog": left}

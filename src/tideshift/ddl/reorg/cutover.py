@@ -27,7 +27,7 @@ def drain_a_little(database: Database, dialect: Dialect, job: Job, *, rounds: in
         with database.transaction(durable=False) as tx:
             dialect.shadow.check(tx, job.reorg)
             dialect.shadow.apply_batch(tx, job.reorg, rows_max=DRAIN_ROWS)
-            left = dialect.shadow.backlog(tx, job.reorg)
+            left = dialect.shadow.backlog(tx, job.reorg, limit=CUTOVER_ROWS)
         if left <= CUTOVER_ROWS:
             break
     return left
@@ -40,6 +40,8 @@ def cut_over(database: Database, dialect: Dialect, job: Job, stage: Stage, tenur
     if drain_a_little(database, dialect, job) > CUTOVER_ROWS:
         return None
     with database.transaction() as tx:
+        if dialect.shadow.backlog(tx, job.reorg, limit=CUTOVER_ROWS) > CUTOVER_ROWS:
+            return None  # Somebody wrote much while we waited for the lock: drained outside it again.
         settle(tx, dialect, job.reorg)
         if points.IN_CUTOVER.on:
             points.IN_CUTOVER.fire(job=job.id)
@@ -52,5 +54,5 @@ def cut_over(database: Database, dialect: Dialect, job: Job, stage: Stage, tenur
             points.AFTER_SWAP.fire(job=job.id)
         return tables.move_job(
             tx, job, "finish", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
-            revertible=False, err_count=0, next_try_at=None,
+            revertible=False, err_count=0, next_try_at=None, error=None,
         )  # fmt: skip

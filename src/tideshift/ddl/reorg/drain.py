@@ -33,14 +33,14 @@ class Drain:
         self._steps_left = STEPS_BETWEEN_LOOKS
         shadow = self.dialect.shadow
         with context.database.transaction(write=False) as tx:
-            backlog = shadow.backlog(tx, self.reorg)
+            backlog = shadow.backlog(tx, self.reorg, limit=2 * self.rows_soft)
         if backlog < self.rows_soft:
             return False
         rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
         with context.chunk() as chunk:
             shadow.check(chunk.tx, self.reorg)
             batch = shadow.apply_batch(chunk.tx, self.reorg, rows_max=rows_max)
-            chunk.counters = {"log_rows": batch.log_rows}
+            chunk.counters = {"log_rows": batch.log_rows, "chunks": 0, "drains": 1}
         self.control.observe(rows=batch.log_rows, seconds=chunk.held_seconds)
         if backlog - batch.log_rows >= self.rows_soft:
             self._steps_left = STEPS_WHILE_LONG

@@ -2,7 +2,7 @@
 
 A chunk is compared in one read snapshot first. When keys were left out because the log names them, or when something
 differs, the log is applied and the same chunk compared again in one writing transaction: there every key is compared,
-and a key that still differs fails the job and leaves both rows as evidence.
+and a key that still differs fails the job, with both rows as evidence in its error.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ __all__ = ["VerifyWork", "settle"]
 
 LOG_ROWS_SOFT = 100
 """From this backlog on the log is drained between comparisons."""
-SETTLE_ROWS = 1_000_000
-"""A settle applies the whole log in one transaction; this only bounds the loop."""
+SETTLE_ROWS = 1_000
+"""A settle is begun only with at most this many log rows, since all of them are applied under the lock."""
+DRAIN_ROWS = 500
+EVIDENCE_ROWS = 5
 
 
 def settle(tx: Transaction, dialect: Dialect, reorg: Reorg) -> int:
-    """Apply the log until it is empty, in this transaction; return how many log rows there were."""
+    """Apply the log until it is empty, in this transaction, which keeps it from growing; return how many log rows there were."""
     applied = 0
-    while applied < SETTLE_ROWS:
-        batch = dialect.shadow.apply_batch(tx, reorg, rows_max=10_000)
-        if batch.log_rows == 0:
-            return applied
-        applied += batch.log_rows
-    raise TaskFailed(f"the log of job {reorg.job_id} holds more than {SETTLE_ROWS} rows", job_id=reorg.job_id)
+    while batch := dialect.shadow.apply_batch(tx, reorg, rows_max=SETTLE_ROWS).log_rows:
+        applied += batch
+    return applied
 
 
 class VerifyWork:
@@ -69,6 +68,9 @@ class VerifyWork:
     def _settled(self, context: Context, cursor: Cursor, seen: Comparison) -> Cursor:
         """Repair through the log, then compare the same rows where nobody can write between."""
         with context.chunk() as chunk:
+            if self.dialect.shadow.backlog(chunk.tx, self.reorg, limit=SETTLE_ROWS) > SETTLE_ROWS:
+                self.dialect.shadow.apply_batch(chunk.tx, self.reorg, rows_max=DRAIN_ROWS)
+                return cursor  # Too much for one transaction: a batch now, and the same chunk is looked at again.
             if seen.differing:
                 self.dialect.shadow.request_repair(chunk.tx, self.reorg, seen.differing)
             log_rows = settle(chunk.tx, self.dialect, self.reorg)
@@ -79,7 +81,8 @@ class VerifyWork:
                 raise TaskFailed(
                     f"{len(again.differing)} rows of {self.reorg.reshaping.table} differ from their copies after a repair",
                     hint="This is a fault of tideshift: nothing was swapped. Please report it with the event log of the job.",
-                    keys=list(again.differing[:10]),
+                    keys=list(again.differing[:EVIDENCE_ROWS]),
+                    rows=[self.dialect.shadow.rows_of(chunk.tx, self.reorg, key) for key in again.differing[:EVIDENCE_ROWS]],
                 )
             cursor = _record(chunk, cursor, again)
             chunk.counters = {**(chunk.counters or {}), "repaired": len(seen.differing), "log_rows": log_rows}

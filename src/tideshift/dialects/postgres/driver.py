@@ -98,7 +98,7 @@ class PostgresDriver:
             creator=self.connect,
             poolclass=QueuePool,
             pool_size=self._pool_size,
-            max_overflow=3 * self._pool_size,
+            max_overflow=-1,
         )
 
     def connect(self) -> psycopg.Connection[Any]:
@@ -131,13 +131,17 @@ class PostgresDriver:
         return {name: value for name, value in own.items() if name not in given}
 
     def begin(self, connection: Connection, *, write: bool, durable: bool, lock_wait_seconds: float) -> None:
-        """Begin in READ COMMITTED, which psycopg says by itself, with this transaction's own limits.
+        """Begin with this transaction's own limits, a writing one in READ COMMITTED, which psycopg says by itself.
+
+        One that only reads sees one snapshot, so that what it reads belongs together.
 
         Durable means at least that the server's disk and its synchronous standbys have it; a stronger default stays.
         SET and SHOW take no snapshot, so that the caller may still choose another level for this transaction.
         """
         dbapi_connection = _dbapi(connection)
         settings = [f"SET LOCAL lock_timeout = {max(1, round(lock_wait_seconds * 1000))}"]
+        if not write:
+            settings.insert(0, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         if write and durable:
             if "durable" not in connection.info:
                 (default,) = dbapi_connection.execute("SHOW synchronous_commit").fetchone() or ("",)

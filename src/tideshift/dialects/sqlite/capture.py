@@ -83,9 +83,9 @@ def drop_triggers(tx: Transaction, layout: Layout, names: Names) -> None:
         tx.run_verbatim(f"DROP TRIGGER {quote(name)}")
 
 
-def backlog(tx: Transaction, names: Names) -> int:
-    """Return how many log rows wait."""
-    return int(tx.run_verbatim(f"SELECT count(*) FROM {quote(names.log)}").scalar())
+def backlog(tx: Transaction, names: Names, *, limit: int) -> int:
+    """Return how many log rows wait, counting no further than one past the limit."""
+    return int(tx.run_verbatim(f"SELECT count(*) FROM (SELECT 1 FROM {quote(names.log)} LIMIT ?)", (limit + 1,)).scalar())
 
 
 def log_keys(tx: Transaction, layout: Layout, names: Names, keys: list[tuple[str, tuple[object, ...]]]) -> None:

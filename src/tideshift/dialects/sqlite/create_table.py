@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from tideshift.ddl.tokens import Token, TokenKind, same_name, significant, unquote
+from tideshift.ddl.tokens import Token, TokenKind, same_name, significant, tokenize, unquote
 
 __all__ = ["Clause", "ClauseKind", "ColumnText", "Edit", "TableText", "UnreadableText", "identifiers", "parse_table", "qualifier_edits"]
 
@@ -92,8 +92,14 @@ class TableText:
     def retype(self, column: str, type_text: str) -> list[Edit]:
         """Give the edit that puts another type in place of a column's."""
         found = self.column(column)
-        gap = " " if found.type_start == found.type_end else ""
-        return [(found.type_start, found.type_end, gap + type_text)]
+        return [(found.type_start, found.type_end, self._spaced(type_text, found.type_start, found.type_end))]
+
+    def _spaced(self, text: str, start: int, end: int) -> str:
+        """Put a blank beside a text where it would run into the word before or behind it; quoted words need none there."""
+        before = self.text[:start]
+        behind = next(tokenize(self.text[end:]), None)
+        apart = behind is None or behind.trivial or behind.kind is TokenKind.OPERATOR
+        return f"{'' if before[-1:].isspace() or before.endswith('*/') else ' '}{text}{'' if apart else ' '}"
 
     def rename(self, new_name: str) -> list[Edit]:
         """Give the edits that rename the table in its own text, qualified references to itself included."""

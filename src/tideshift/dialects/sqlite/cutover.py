@@ -36,7 +36,7 @@ class _Stored:
 
 def swap(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) -> None:
     """Exchange source and shadow; the caller has seen that everything is as recorded."""
-    waiting = backlog(tx, names)
+    waiting = backlog(tx, names, limit=0)
     assert waiting == 0, f"{waiting} log rows are not applied"
     expected = final_shape(layout, driver)
     if points.SWAP_BEGIN.on:

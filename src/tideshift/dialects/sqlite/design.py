@@ -23,12 +23,15 @@ from tideshift.dialects.sqlite.layout import Displaced, KeyColumn, Layout
 from tideshift.dialects.sqlite.scratch import Shape, TextRefused, schema_can_be_written, scratch
 from tideshift.dialects.sqlite.trial import try_everything
 from tideshift.dialects.sqlite.unique_keys import UniqueKeys
+from tideshift.dialects.sqlite.using import depends_on_time, without_double_quotes
 from tideshift.errors import NotFound, PlanRefused
 from tideshift.store.database import Transaction
 
 __all__ = ["design"]
 
 _SAMPLE_ROWS = 200
+_COLUMNS_MAX = 450
+"""The library takes no expression that is nested deeper than 1000, and a comparison of rows has two terms per column."""
 _VIRTUAL, _STORED = 2, 3
 _GENERATED = (_VIRTUAL, _STORED)
 
@@ -38,6 +41,8 @@ def design(tx: Transaction, change: Change, driver: SqliteDriver) -> Reshaping:
     source = find_table(tx, change.table)
     shape = shape_of(tx, source.name)
     column = _column(shape, source.name, change.column)
+    if len(shape.columns) > _COLUMNS_MAX:
+        raise _refused(source, [f"it has {len(shape.columns)} columns, and rows of more than {_COLUMNS_MAX} cannot be compared at once"])
     reasons = [] if schema_can_be_written(driver) else [_DEFENSIVE]
     if tx.run_verbatim("PRAGMA foreign_keys").scalar():
         reasons.append(_FOREIGN_KEYS)
@@ -45,14 +50,17 @@ def design(tx: Transaction, change: Change, driver: SqliteDriver) -> Reshaping:
         old = parse_table(source.text)
         new_text = replace_spans(source.text, old.retype(column, change.type_text))
         new = parse_table(new_text)
+        only_type_differs = _only_type_differs(old, new, column, change.type_text)
     except UnreadableText as error:
         raise _refused(source, [str(error)]) from error
-    if not _only_type_differs(old, new, column, change.type_text):
+    if not only_type_differs:
         raise _refused(source, [f"{change.type_text!r} is more than a type"])
     old_shape, new_shape = _tried_shapes(source, driver, new_text)
     reasons += _shape_reasons(source, shape, old_shape, new_shape, column)
     reasons += _key_reasons(old, old_shape, new_shape, column, using=change.using)
     reasons += _using_reasons(source, old, driver, change.using, generated=_is_generated(shape, column))
+    if change.using is not None and not reasons:
+        reasons += depends_on_time(driver, source.name, shape, change.using)
     if reasons:
         raise _refused(source, reasons)
     layout = _layout(tx, change, source, old, shape, new_text=new_text, column=column, driver=driver)
@@ -178,7 +186,7 @@ def _using_reasons(source: SourceTable, old: TableText, driver: SqliteDriver, us
             trial.run(source.text)
             # The condition of a partial index takes exactly what gives the same value whenever it is computed again.
             trial.run(f"CREATE INDEX probe ON {quote(source.name)} ({quote(old.columns[0].name)}) WHERE ({using})")
-            trial.run(f"SELECT ({using}) FROM {quote(source.name)}")
+            trial.run(f"SELECT ({without_double_quotes(using)}) FROM {quote(source.name)}")
         except TextRefused as error:
             return [f"USING must be an expression over the row's own columns that always gives the same value: {error}"]
     return []

@@ -131,4 +131,4 @@ def _strict(unique: UniqueKey, conversion: Conversion) -> str:
         return reason + f"drop the index, make the change, and create the index again: {unique.index}"
     if conversion.has_using:
         return reason + "make the change without USING, and convert the values by an UPDATE"
-    return reason + "make the change without this constraint, in a table of its own"
+    return reason + "SQLite drops no constraint of a table, so this change needs a table made anew"

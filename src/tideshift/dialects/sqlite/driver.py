@@ -85,7 +85,7 @@ class SqliteDriver:
             module=self.module,
             poolclass=QueuePool,
             pool_size=self._pool_size,
-            max_overflow=3 * self._pool_size,
+            max_overflow=-1,
         )
         engine.dialect.tideshift_identity_type = Integer()  # type: ignore[attr-defined]
         event.listen(engine, "before_cursor_execute", _use_prefix, retval=True)

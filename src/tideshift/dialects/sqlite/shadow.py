@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tideshift.ddl.change import Change
 from tideshift.ddl.dialect import AppliedBatch, ArtifactName, ChunkResult, Comparison, Reorg, Reshaping
 from tideshift.dialects import points
@@ -73,8 +75,8 @@ class SqliteShadow:
         layout, names = _read(reorg)
         return copy.copy_chunk(tx, layout, names, self._driver, key_range, rows_max=rows_max)
 
-    def backlog(self, tx: Transaction, reorg: Reorg) -> int:
-        return capture.backlog(tx, _read(reorg)[1])
+    def backlog(self, tx: Transaction, reorg: Reorg, *, limit: int) -> int:
+        return capture.backlog(tx, _read(reorg)[1], limit=limit)
 
     def apply_batch(self, tx: Transaction, reorg: Reorg, *, rows_max: int) -> AppliedBatch:
         layout, names = _read(reorg)
@@ -88,6 +90,13 @@ class SqliteShadow:
         layout, names = _read(reorg)
         order = layout.order(self._driver)
         capture.log_keys(tx, layout, names, [order.literal(key) for key in keys])
+
+    def rows_of(self, tx: Transaction, reorg: Reorg, key: Bound) -> dict[str, Any]:
+        layout, names = _read(reorg)
+        return verify.rows_of(tx, layout, names, self._driver, key)
+
+    def see_references(self, session: Session, reorg: Reorg) -> None:
+        references.see_references_will_hold(session, *_read(reorg), self._driver)
 
     def swap(self, tx: Transaction, reorg: Reorg) -> None:
         layout, names = _read(reorg)

@@ -22,6 +22,7 @@ from tideshift.store.keys import Bound, KeyRange
 __all__ = ["check_rows", "compare_chunk"]
 
 _DIFFERING_MAX = 1_000
+_EVIDENCE_CHARACTERS = 200
 
 
 def check_rows(
@@ -100,3 +101,15 @@ def _only_in_shadow(
         f" AND {layout.key_in(_logged(layout, names), negated=True, qualifier='s')} LIMIT ?"
     )
     return [order.bound_of(row) for row in tx.run_verbatim(sql, (*binds, _DIFFERING_MAX)).rows]
+
+
+def rows_of(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, key: Bound) -> dict[str, dict[str, str]]:
+    """Return both rows of one key, each value as SQL text of bounded length."""
+    texts = ", ".join(f"substr(quote({quote(name)}), 1, {_EVIDENCE_CHARACTERS})" for name in layout.columns)
+    found: dict[str, dict[str, str]] = {}
+    for side, table in (("source", layout.table), ("copy", names.shadow)):
+        values, binds = layout.order(driver, table).literal(key)
+        columns = ", ".join(quote(one.name) for one in layout.key)
+        rows = tx.run_verbatim(f"SELECT {texts} FROM {quote(table)} WHERE ({columns}) = ({values})", binds).rows
+        found[side] = dict(zip(layout.columns, map(str, rows[0]), strict=True)) if rows else {}
+    return found

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tideshift.errors import CommandRefused, InvalidParameter, NotFound, Retryable, TideshiftError, WaitTimeout
+from tideshift.errors import (
+    AmbiguousCommit,
+    CommandRefused,
+    InvalidParameter,
+    NotFound,
+    Retryable,
+    TideshiftError,
+    WaitTimeout,
+)
 from tideshift.frontends.cli.interruption import Interruption
 from tideshift.frontends.cli.opening import opened
 from tideshift.frontends.cli.options import JOB_ID, Settings, database_options, job_ids, json_option, timeout_option
@@ -147,6 +155,8 @@ def _ask(connected: Connected, job_id: int, ask: Ask) -> Answer | TideshiftError
         return error
     if answer.verdict is Verdict.NOT_FOUND:
         return NotFound(answer.reason, job_id=job_id, hint="List them with: tideshift jobs")
+    if answer.verdict is Verdict.UNDECIDED:
+        return AmbiguousCommit(f"job {job_id}: {answer.reason}", job_id=job_id)
     if answer.verdict is Verdict.REFUSED:
         return CommandRefused(f"job {job_id}: refused: {answer.reason}", job_id=job_id, state=answer.state, rev=answer.rev)
     return answer
@@ -178,7 +188,7 @@ def _settle(
 def _record(job_id: int, answer: Answer | TideshiftError, outcome: str | None, error: TideshiftError | None) -> dict[str, Any]:
     """Return the documented record of an answer."""
     if isinstance(answer, TideshiftError):
-        verdict = {4: "not found", 8: "refused"}.get(answer.exit_code, "failed")
+        verdict = {4: "not found", 6: "undecided", 8: "refused"}.get(answer.exit_code, "failed")
         fields = answer.fields
         return {
             "id": job_id, "verdict": verdict, "reason": answer.message, "state": fields.get("state"), "rev": fields.get("rev"),
