@@ -64,7 +64,7 @@ PARAMETERS: Mapping[str, Parameter] = {
         ),
         Parameter(
             name="lock_share",
-            default=30,
+            default=25,
             unit="percent of time",
             minimum=1,
             maximum=100,

@@ -3,7 +3,7 @@
 Such a lock knows no queue: whoever asks at the right moment gets it, and one who was refused sleeps longer and longer
 before asking again. Transactions of ours that follow one another at once, however short, can keep an application out for
 a long time. So the write transactions of one process follow one another in order, and each begins only after the lock was
-left alone for a while in proportion to how long ours held it. This decides nothing but when we ask: that two
+left alone for as long as a refused writer sleeps. This decides nothing but when we ask: that two
 transactions exclude one another stays the database's business, and one that waited too long for its turn asks anyway.
 """
 
@@ -15,12 +15,14 @@ from contextlib import contextmanager
 
 from tideshift.clock import Clock
 
-__all__ = ["LOCK_SHARE_PERCENT", "Turn", "Turns"]
+__all__ = ["LOCK_SHARE_PERCENT", "Turn", "Turns", "room_after"]
 
-LOCK_SHARE_PERCENT = 33
+LOCK_SHARE_PERCENT = 25
 """How much of the time our transactions may hold the lock when nobody wished otherwise."""
-ROOM_SECONDS_MAX = 0.025
-"""A writer that was refused asks again after 1, 2, 5, 10, 15, 20 and 25 ms: it finds a gap as long as its longest usual sleep."""
+ROOM_SECONDS = 0.0255
+"""A writer that was refused asks again after 1, 2, 5, 10, 15, 20, 25 and 25 ms: it cannot miss a gap that is longer."""
+FULL_ROOM_SHARE_PERCENT = 30
+"""Up to this share every gap is that long; whoever wishes for more of the lock has shorter ones."""
 
 
 class Turn:
@@ -68,8 +70,16 @@ class Turns:
                 self._order.release()
 
     def _leave_room(self, lock_share_percent: int) -> None:
-        share = lock_share_percent / 100
-        room = min(self._held_seconds * (1 - share) / share, ROOM_SECONDS_MAX)
-        rest = self._released_at + room - self._clock.monotonic()
+        rest = self._released_at + room_after(self._held_seconds, lock_share_percent=lock_share_percent) - self._clock.monotonic()
         if rest > 0:
             self._clock.wait(self._never, rest)
+
+
+def room_after(held_seconds: float, *, lock_share_percent: int) -> float:
+    """Return how long the lock is left alone after it was held; not at all when no time has passed, as on a stepped clock."""
+    if held_seconds <= 0 or lock_share_percent >= 100:
+        return 0.0
+    if lock_share_percent <= FULL_ROOM_SHARE_PERCENT:
+        return ROOM_SECONDS
+    share = lock_share_percent / 100
+    return min(held_seconds * (1 - share) / share, ROOM_SECONDS)

@@ -30,9 +30,9 @@ def test_a_reference_that_the_change_breaks_rolls_the_job_back(sqlite_path: Path
     _made(
         sqlite_path,
         "CREATE TABLE p (k TEXT PRIMARY KEY)",
-        "INSERT INTO p VALUES ('7'), ('007')",
+        "INSERT INTO p VALUES ('8'), ('007')",
         "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT REFERENCES p (k))",
-        "INSERT INTO t VALUES (1, '7'), (2, '007'), (3, 'nobody')",
+        "INSERT INTO t VALUES (1, '8'), (2, '007'), (3, 'nobody')",
     )
 
     with on_engine(sqlite_path) as engine:
@@ -42,7 +42,7 @@ def test_a_reference_that_the_change_breaks_rolls_the_job_back(sqlite_path: Path
     assert job.error is not None
     assert job.error["code"] == ValueRefused.code
     assert "id = 2" in job.error["message"]
-    assert application(sqlite_path).execute("SELECT c FROM t").fetchall() == [("7",), ("007",), ("nobody",)]
+    assert application(sqlite_path).execute("SELECT c FROM t").fetchall() == [("8",), ("007",), ("nobody",)]
 
 
 def test_a_reference_to_the_changed_column_is_looked_at_before_the_swap(sqlite_path: Path) -> None:
