@@ -67,7 +67,8 @@ class JobRun:
     copy_seconds: float
     copied: int
     chunks: int
-    held_seconds: float
+    paused_seconds: float
+    pauses: int
     peak_mib: float
     cpu_seconds: float
     latencies: list[float]
@@ -198,7 +199,7 @@ class Bench:
                     result = path.with_suffix(".bare")
                     chunk = max(1, round(ours.copied / max(1, ours.chunks)))
                     # What our throttle asks for after a mean chunk; whatever else we spend between chunks counts against us.
-                    pause = ours.held_seconds / max(1, ours.chunks) * (100 - share) / share
+                    pause = ours.paused_seconds / max(1, ours.pauses)
                     finish(start("bare", path, result, chunk, f"{pause:.6f}", self.options.synchronous), ask=False)
                     theirs = json.loads(result.read_text())
                 rates = ours.copied / ours.copy_seconds, theirs["rows"] / theirs["seconds"]
@@ -281,7 +282,8 @@ def _copy_figures(connected: Connected) -> dict[str, Any]:
         "copy_seconds": (ended - begun) / 1000,
         "copied": sum(s.summary["row_count"] for s in subtasks),
         "chunks": sum(s.summary["chunks"] for s in subtasks),
-        "held_seconds": sum(s.summary.get("held_seconds", 0.0) for s in subtasks),
+        "paused_seconds": sum(s.summary.get("paused_seconds", 0.0) for s in subtasks),
+        "pauses": sum(s.summary["chunks"] + s.summary.get("drains", 0) - 1 for s in subtasks),
     }
 
 

@@ -34,11 +34,17 @@ class Application:
     new_text: str
     """What the change replaces in the table's own text: the twin's schema is made by this and not by our code."""
     journal: str = "wal"
+    poison: tuple[int, Statement] | None = None
+    """A write, by its number, of a value that the new shape refuses."""
 
     def operations(self, seed: int, count: int) -> list[Statement]:
         """Return the writes in their order."""
         random = Random(f"{self.name}/{seed}")
-        return [self.write(random) for _ in range(count)]
+        chosen = [self.write(random) for _ in range(count)]
+        if self.poison is not None:
+            number, statement = self.poison
+            chosen[number] = statement
+        return chosen
 
     def create(self, path: Path, seed: int) -> None:
         """Make the database with its rows."""

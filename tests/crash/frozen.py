@@ -19,6 +19,7 @@ ROWS = 3_000
 CHANGE = "ALTER TABLE readings ALTER COLUMN value TYPE INTEGER"
 FREEZES = tuple(PLACES)
 HOLDS_THE_LOCK = "inside the transaction"
+IS_OWNER = "owner before the swap"
 
 
 def frozen_run(folder: Path, place: str, passes: int) -> None:
@@ -28,7 +29,8 @@ def frozen_run(folder: Path, place: str, passes: int) -> None:
     job_id = submit(path)
     with Worker(path, freeze=(place, passes)) as first, closing(reader(path)) as look:
         first.ready().wait_frozen()
-        _see_who_runs(look, first)
+        if place != IS_OWNER:
+            _see_who_runs(look, first)
         if place == HOLDS_THE_LOCK:  # nobody can take over: it must be seen, named, and harm nothing
             _see_writers_blocked(path)
             until(lambda: _named_by_doctor(path, first), f"a doctor that names {first.name}")
@@ -37,7 +39,8 @@ def frozen_run(folder: Path, place: str, passes: int) -> None:
             second.ready()
             if place != HOLDS_THE_LOCK:
                 write_meanwhile(path)
-                until(lambda: _taken_over(look), "a subtask that was taken from the frozen worker")
+                seen = _is_over if place == IS_OWNER else _taken_over
+                until(lambda: seen(look, job_id), lambda: f"the frozen worker's work taken over: {standing(look)}; {second.log[-1500:]}")
                 first.thaw()
                 _see_late_writes_fenced(first)
             until(lambda: _is_over(look, job_id), lambda: f"job {job_id} over: {standing(look)}; {first.log[-1500:]} and {second.log[-1500:]}")
@@ -96,7 +99,7 @@ def _see_writers_blocked(path: Path) -> None:
             raise AssertionError("a worker that is frozen inside its transaction holds no lock: the freeze missed its place")
 
 
-def _taken_over(look: Any) -> bool:
+def _taken_over(look: Any, job_id: int) -> bool:
     return bool(look.execute("SELECT 1 FROM tideshift_event WHERE kind = 'subtask' AND detail LIKE '%\"event\":\"rescue\"%'").fetchone())
 
 
@@ -110,8 +113,8 @@ def _is_over(look: Any, job_id: int) -> bool:
 
 
 def _see_late_writes_fenced(first: Worker) -> None:
-    """The thawed worker found out that the subtask is not its own any more, and said so."""
-    words = ("is no longer ours", "was taken from us", "has moved on")
+    """The thawed worker found out that the work is not its own any more, and said so."""
+    words = ("is no longer ours", "was taken from us", "has moved on", "the lease went to somebody else")
     until(lambda: any(word in first.log for word in words), lambda: f"a worker that noticed its loss: {first.log[-2000:]}")
 
 

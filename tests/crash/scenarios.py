@@ -24,6 +24,10 @@ CANCELLED_LATE = Scenario(
     name="cancelled-late", application=REGISTER,
     script=(Command(verb="pause", at="verify", subtasks=1), Command(verb="cancel", at="paused")), ends="rollback done",
 )  # fmt: skip
+REFUSED = Scenario(
+    name="refused", writes=110, ends="rollback done",
+    application=replace(REGISTER, poison=(80, ("INSERT INTO register VALUES ('z', 1000, 'no number', NULL)", ()))),
+)  # fmt: skip
 SCENARIOS = {
-    scenario.name: scenario for scenario in (PLAIN, STRICT, ROLLBACK_JOURNAL, PAUSED, CANCELLED, CANCELLED_LATE)
+    scenario.name: scenario for scenario in (PLAIN, STRICT, ROLLBACK_JOURNAL, PAUSED, CANCELLED, CANCELLED_LATE, REFUSED)
 }

@@ -89,11 +89,15 @@ def test_command_at_stage(place, verb, moment):
         (answer,) = run_with(life, place, moment, lambda: life.ask(command))
         life.writer.finish()
         ending = read_ending(life.path, life.told.acknowledged)
+        outcomes = life.observer.rows("SELECT \"to\" FROM tideshift_event WHERE kind = 'outcome' AND request_id = ?", answer.request_id)
 
         verdict, state = expected(place, verb, moment)
         assert (answer.verdict, ending.job["state"]) == (verdict, state), answer
         if verdict is Verdict.REFUSED:
             assert "point of no return" in answer.reason or verb == "alter"
+        # Behind the last chunk there is nothing left that could take over a parameter, and the outcome says so.
+        in_vain = verb == "alter" and PLACES.index(place) + (moment == "after") >= PLACES.index("cut over")
+        assert outcomes == ([] if verdict is Verdict.REFUSED else [("failed",)] if in_vain else [("applied",)])
         assert ending.problems == ()
         assert [*life.told.escaped, *life.told.logged] == []
         twin = offline_twin(replace(STRICT, ends=state), folder)

@@ -12,11 +12,11 @@ from tests.crash.scenarios import SCENARIOS
 from tests.crash.strikes import Strike, distinct, golden, scratch, strike
 from tideshift import failpoint
 
-SAMPLE = 15
+SAMPLE = 12
 """Random places per scenario, besides one place for each point."""
 RUNS_PER_TEST = 8
-PARTS = {"strict": 8, "plain": 3, "paused": 3}
-"""How many tests share a scenario's places; the others have two."""
+PARTS = {"strict": 8, "plain": 4}
+"""How many tests share a scenario's places; the others have three."""
 FIRST_OF_ALL = "strict"
 """The scenario in which every point that it passes is struck; in the others those that it alone passes."""
 
@@ -51,14 +51,14 @@ def test_undisturbed_run_equals_the_offline_twin(name, tmp_path):
     assert ending.user.differences(twin) == []
 
 
-@pytest.mark.parametrize(("name", "part"), [(name, part) for name in SCENARIOS for part in range(PARTS.get(name, 2))])
+@pytest.mark.parametrize(("name", "part"), [(name, part) for name in SCENARIOS for part in range(PARTS.get(name, 3))])
 def test_killed_once(name, part, seed):
     """Killed at any place the next process brings the job to the end of its twin: no row, command or object is lost or left."""
     twin, hits = undisturbed(name)
     random = Random(f"{seed}/{name}")
     strikes = one_place_per_point(name, random)
     strikes += [Strike(*place, random.choice(["exit", "kill"])) for place in random.sample(distinct(hits), SAMPLE)]
-    mine = strikes[part :: PARTS.get(name, 2)]
+    mine = strikes[part :: PARTS.get(name, 3)]
 
     verdicts = [strike(SCENARIOS[name], twin, [one]) for one in mine]
 
@@ -73,7 +73,7 @@ def test_killed_while_recovering(name, seed):
     twin, hits = undisturbed(name)
     random = Random(f"{seed}/{name}/twice")
     places = distinct(hits)
-    pairs = [(random.choice(places), random.choice(places)) for _ in range(3)]
+    pairs = [(random.choice(places), random.choice(places)) for _ in range(2)]
     runs = [[Strike(*first), Strike(second[0], 1 + second[1] // 2)] for first, second in pairs]
 
     verdicts = [strike(SCENARIOS[name], twin, strikes) for strikes in runs]

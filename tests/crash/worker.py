@@ -2,7 +2,7 @@
 
     python -m tests.crash.worker PATH [--freeze PLACE N]
 
-With --freeze it stops itself (SIGSTOP) at the n-th pass of a place, in the thread that runs a subtask.
+With --freeze it stops itself (SIGSTOP) at the n-th pass of a place, in the thread that the place is about.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from tideshift.connect import connect
 from tideshift.errors import TideshiftError
 
 PLACES = {
-    "before begin": "dxf.before_chunk",
-    "inside the transaction": "ddl.after_copy_chunk",
-    "after commit": "store.after_commit",
+    "before begin": ("dxf.before_chunk", "tideshift-subtask"),
+    "inside the transaction": ("ddl.after_copy_chunk", "tideshift-subtask"),
+    "after commit": ("store.after_commit", "tideshift-subtask"),
+    "owner before the swap": ("ddl.before_cutover", "tideshift-owner"),
 }
+"""The point, and the thread that is meant."""
 FROZEN = "frozen"
 
 
 class Freeze:
-    """Stops the process at the n-th pass of a point by a thread that runs a subtask."""
+    """Stops the process at the n-th pass of a point by a thread of this name."""
 
-    def __init__(self, passes: int) -> None:
+    def __init__(self, thread_name: str, passes: int) -> None:
+        self.thread_name = thread_name
         self.left = passes
 
     def __call__(self, **context: object) -> None:
         """Count a pass; stop at the last one."""
-        if not threading.current_thread().name.startswith("tideshift-subtask") or context.get("write") is False:
+        if not threading.current_thread().name.startswith(self.thread_name) or context.get("write") is False:
             return
         self.left -= 1
         if self.left == 0:
@@ -56,7 +59,8 @@ def main() -> None:
         with connect(options.path, profile=FAST, actor="worker") as connected, connected.service() as service:
             if options.freeze:
                 place, passes = options.freeze
-                failpoint.enable(PLACES[place], call=Freeze(int(passes)))
+                point, thread_name = PLACES[place]
+                failpoint.enable(point, call=Freeze(thread_name, int(passes)))
             print(f"ready {service.node.name}", flush=True)
             ended.wait()
     except TideshiftError as error:

@@ -23,12 +23,15 @@ from tideshift.connect import Connected, connect
 from tideshift.ddl import tables
 from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JOB, JobState
+from tideshift.ddl.reorg import task as reorg_task
 
 __all__ = ["Engine", "Stuck", "application", "library", "on_engine", "repairs"]
 
 TURN_SECONDS = 0.05
 HEARTBEAT_TURNS = 8
 TURNS_MAX = 4_000
+PARTS = 2
+"""Into how many ranges a small table is cut: each costs a dozen system statements and proves nothing more."""
 PROFILE = replace(FAST, system_lock_wait_seconds=0.0)
 
 
@@ -49,8 +52,10 @@ def application(path: Path, *, timeout_seconds: float = 0.0) -> Any:
 class Engine:
     """One owner and one node on one file, stepped by hand."""
 
-    def __init__(self, path: Path, *, later_seconds: float = 0) -> None:
+    def __init__(self, path: Path, *, later_seconds: float = 0, parts: int = PARTS) -> None:
         self.path = path
+        self._parts = reorg_task.PARTS
+        reorg_task.PARTS = parts
         self.clock = SteppedClock()
         self.clock.advance(later_seconds)
         self.connected: Connected = connect(os.fspath(path), clock=self.clock, profile=PROFILE, actor="proof")
@@ -63,6 +68,7 @@ class Engine:
 
     def close(self) -> None:
         """Close every connection."""
+        reorg_task.PARTS = self._parts
         self.node._forget_ended()
         self.connected.close()
 
@@ -142,9 +148,9 @@ class Engine:
 
 
 @contextmanager
-def on_engine(path: Path) -> Iterator[Engine]:
+def on_engine(path: Path, *, parts: int = PARTS) -> Iterator[Engine]:
     """Open an engine on a file and close it at the end."""
-    engine = Engine(path)
+    engine = Engine(path, parts=parts)
     try:
         yield engine
     finally:

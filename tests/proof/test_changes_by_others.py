@@ -1,8 +1,12 @@
-"""What others do to the table while a job is under way: the job gives way or goes on, and their schema stays as they made it."""
+"""What others do to the table while a job is under way: the job gives way or goes on, and their schema stays as they made it.
+
+The suite tries every third pair of deed and stage; TIDESHIFT_PROOF_ALL=1 tries all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +20,10 @@ from tideshift.ddl.points import BEFORE_CUTOVER, BEFORE_INSPECT
 from tideshift.failpoint.pytest_plugin import Failpoints
 
 KEYED = "CREATE TABLE t (k INTEGER PRIMARY KEY, u TEXT UNIQUE, amount TEXT CHECK (amount IS NOT 'x'), spare TEXT, note TEXT)"
-NUMBERED = "CREATE TABLE t (u TEXT UNIQUE, amount TEXT CHECK (amount IS NOT 'x'), spare TEXT, note TEXT)"
+INDEXED = "CREATE TABLE t (u TEXT UNIQUE, amount TEXT CHECK (amount IS NOT 'x'), spare TEXT, note TEXT)"
+BARE = INDEXED.replace(" UNIQUE", "")
 STATEMENT = "ALTER TABLE t ALTER COLUMN amount TYPE INTEGER"
+EVERYTHING = bool(os.environ.get("TIDESHIFT_PROOF_ALL"))
 STAGES = ("queueing", "check rows", "capture", "copy", "catch up", "verify", "cut over", "inside the cut-over")
 MADE = STAGES[3:]
 """From here on there is something to undo."""
@@ -29,6 +35,9 @@ class Deed:
 
     name: str
     texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 SHAPE_DEEDS = (
@@ -42,7 +51,6 @@ SHAPE_DEEDS = (
     Deed("drop and create anew", ("DROP TABLE t", KEYED, "INSERT INTO t (k, u, amount) VALUES (1, 'new', '7')")),
 )
 ATTACHMENTS = (
-    Deed("trigger", ("CREATE TRIGGER mine AFTER INSERT ON t BEGIN INSERT INTO side VALUES ('in'); END",)),
     Deed("trigger gone", ("DROP TRIGGER noted",)),
     Deed("trigger of another table", ("CREATE TRIGGER others AFTER DELETE ON side BEGIN UPDATE t SET note = 'x' WHERE 0; END",)),
     Deed("view", ("CREATE VIEW seen AS SELECT u, amount FROM t WHERE note <> ''",)),
@@ -50,7 +58,14 @@ ATTACHMENTS = (
     Deed("statistics", ("ANALYZE",)),
     Deed("every row gone", ("DELETE FROM t",)),
 )
+TRIGGER = Deed("trigger", ("CREATE TRIGGER mine AFTER INSERT ON t BEGIN INSERT INTO side VALUES ('in'); END",))
 VACUUM = Deed("vacuum", ("VACUUM",))
+
+
+def some_pairs(deeds: Sequence[object], stages: Sequence[str]) -> list[tuple[Any, str]]:
+    """Return every third pair, each deed and each stage among them; all of them where everything is asked for."""
+    pairs = [(deed, stage, n + m) for n, deed in enumerate(deeds) for m, stage in enumerate(stages)]
+    return [(deed, stage) for deed, stage, number in pairs if EVERYTHING or number % 3 == 0]
 
 
 def fill(path: Path, text: str) -> None:
@@ -61,7 +76,8 @@ def fill(path: Path, text: str) -> None:
         connection.execute("CREATE TABLE side (what)")
         connection.executemany("INSERT INTO t (u, amount, spare, note) VALUES (?, ?, 's', 'n')", [(f"u{n}", str(n)) for n in range(40)])
         connection.execute("DELETE FROM t WHERE u IN ('u2', 'u20', 'u21')")
-        connection.execute("CREATE INDEX by_note ON t(note, amount DESC)")
+        if text != BARE:
+            connection.execute("CREATE INDEX by_note ON t(note, amount DESC)")
         connection.execute("CREATE TRIGGER noted AFTER UPDATE ON t BEGIN INSERT INTO side VALUES (NEW.u); END")
         connection.execute("CREATE VIEW v AS SELECT * FROM t")
 
@@ -99,8 +115,7 @@ def do(path: Path, deed: Deed) -> None:
             connection.execute(text)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("deed", SHAPE_DEEDS, ids=lambda deed: deed.name)
+@pytest.mark.parametrize(("deed", "stage"), some_pairs(SHAPE_DEEDS, STAGES), ids=str)
 def test_a_job_gives_way_to_a_change_of_the_table(tmp_path: Path, failpoints: Failpoints, deed: Deed, stage: str) -> None:
     """It fails and undoes itself; schema and rows are those that the other person made, and nothing of ours is left."""
     setting = Setting(tmp_path, KEYED)
@@ -114,15 +129,15 @@ def test_a_job_gives_way_to_a_change_of_the_table(tmp_path: Path, failpoints: Fa
     else:
         assert job.error is not None
         assert str(job.state) == ("rollback done" if stage in MADE else "cancelled"), job.error
-        assert job.error["code"] in ("schema_changed", "not_found", "plan_refused"), job.error
+        gone = "no such table" in job.error["message"]  # seen by the planning of the very first pass
+        assert job.error["code"] in ("schema_changed", "not_found", "plan_refused") or (stage == "check rows" and gone), job.error
     assert left == []
     assert with_job["schema"] == without_job["schema"]
     assert stage == "queueing" or with_job["rows"] == without_job["rows"]
     assert with_job["integrity"] == ["ok"] or with_job["integrity"] == [("ok",)]
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("deed", ATTACHMENTS, ids=lambda deed: deed.name)
+@pytest.mark.parametrize(("deed", "stage"), some_pairs(ATTACHMENTS, STAGES), ids=str)
 def test_a_job_goes_on_when_something_is_attached(tmp_path: Path, failpoints: Failpoints, deed: Deed, stage: str) -> None:
     """Triggers, views, references, statistics and rows may come and go; they are there afterwards as they were made."""
     setting = Setting(tmp_path, KEYED)
@@ -132,30 +147,45 @@ def test_a_job_goes_on_when_something_is_attached(tmp_path: Path, failpoints: Fa
     with_job, without_job = (holds(path) for path in setting.paths)
     assert (str(job.state), job.error, left) == ("synced", None, [])
     assert sorted(with_job["schema"], key=repr) == sorted(_retyped(without_job["schema"]), key=repr)
-    assert len(with_job["rows"]["t"]) == len(without_job["rows"]["t"])
+    assert _mapped(setting.paths[0]) == _mapped(setting.paths[1])
     assert {name: rows for name, rows in with_job["rows"].items() if name not in ("t", "sqlite_stat1")} == {
         name: rows for name, rows in without_job["rows"].items() if name not in ("t", "sqlite_stat1")
     }
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("text", [KEYED, NUMBERED], ids=["keyed", "numbered"])
+def test_a_trigger_made_after_ours_ends_the_job(tmp_path: Path, failpoints: Failpoints, stage: str) -> None:
+    """It would fire before ours and could hide a write; one that is made before capture begins is as good as an old one."""
+    setting = Setting(tmp_path, KEYED)
+
+    job, left = setting.run(stage, TRIGGER, failpoints)
+
+    with_job, without_job = (holds(path) for path in setting.paths)
+    assert left == []
+    if stage in MADE:
+        assert (str(job.state), job.error["code"], job.error["fields"]["triggers"]) == ("rollback done", "schema_changed", ["mine"])
+    else:
+        assert (str(job.state), job.error) == ("synced", None)
+        without_job["schema"] = _retyped(without_job["schema"])
+    assert sorted(with_job["schema"], key=repr) == sorted(without_job["schema"], key=repr)
+
+
+@pytest.mark.parametrize(("text", "stage"), some_pairs((KEYED, INDEXED, BARE), STAGES), ids=str)
 def test_vacuum_is_noticed_where_it_gives_new_numbers(tmp_path: Path, failpoints: Failpoints, text: str, stage: str) -> None:
-    """Rows without an INTEGER PRIMARY KEY may get new rowids: then the job fails and undoes itself; elsewhere it goes on."""
+    """VACUUM numbers the rows of a table without any index anew: then the job fails and undoes itself; elsewhere it goes on."""
     setting = Setting(tmp_path, text)
 
     job, left = setting.run(stage, VACUUM, failpoints)
 
     with_job, without_job = (holds(path) for path in setting.paths)
     assert left == []
-    if str(job.state) == "synced":
-        assert text == KEYED or stage not in MADE
-        without_job["schema"] = _retyped(without_job["schema"])
-        assert len(with_job["rows"]["t"]) == len(without_job["rows"]["t"])
+    if text == BARE and stage in MADE:
+        assert (str(job.state), job.error["code"]) == ("rollback done", "schema_changed")
+        assert with_job == without_job
     else:
-        assert (text, str(job.state), job.error["code"]) == (NUMBERED, "rollback done", "schema_changed")
-        assert with_job["rows"] == without_job["rows"]
-    assert with_job["schema"] == without_job["schema"]
+        assert (str(job.state), job.error) == ("synced", None)
+        assert with_job["schema"] == _retyped(without_job["schema"])
+        assert _mapped(setting.paths[0]) == _mapped(setting.paths[1])
 
 
 @pytest.mark.parametrize("deed", SHAPE_DEEDS[:-1], ids=lambda deed: deed.name)
@@ -189,6 +219,12 @@ def _drop_trigger(path: Path) -> None:
     with closing(application(path)) as connection:
         name = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'tideshift_*_after_delete'").fetchone()[0]
         connection.execute(f"DROP TRIGGER {name}")
+
+
+def _mapped(path: Path) -> list[Any]:
+    """Return the rows as they are after the change, whether or not it was made there."""
+    with closing(application(path)) as connection:
+        return connection.execute("SELECT rowid, u, typeof(amount + 0), amount + 0, spare, note FROM t ORDER BY rowid").fetchall()
 
 
 def _retyped(schema: list[Any]) -> list[Any]:

@@ -31,7 +31,7 @@ def run(folder: Path, shape: Shape, random: Random, failpoints: Failpoints, *, j
     paths = (folder / "with.db", folder / "without.db")
     for path in paths:
         make(path, shape, journal_mode=journal_mode)
-    with on_engine(paths[0]) as engine:
+    with on_engine(paths[0], parts=8) as engine:
         oracle = Oracle(engine, *paths, shape, random, wal=journal_mode == "wal")
         try:
             oracle.watch(failpoints)

@@ -14,8 +14,6 @@ import hashlib
 import json
 import os
 import sys
-import time
-import traceback
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -27,7 +25,7 @@ from tests.crash.faults import MARK, Fault, fail
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.stepper import Command
 from tests.crash.strikes import ACTIONS, Strike, golden, strike
-from tests.reliability.campaigns import CAMPAIGNS, Campaign, Outcome
+from tests.reliability.campaigns import CAMPAIGNS, Campaign, Outcome, run_one
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -62,16 +60,6 @@ class Progress:
         self.runs[key] = record
         with self.path.open("a") as stream:
             stream.write(json.dumps(record) + "\n")
-
-
-def run_one(campaign: str, key: str) -> tuple[str, Outcome, float]:
-    """Make one run; whatever it raises is its answer."""
-    begun = time.monotonic()
-    try:
-        outcome = CAMPAIGNS[campaign].run(key)
-    except Exception as error:  # noqa: BLE001 - the campaign goes on
-        outcome = Outcome(0, (f"{type(error).__name__}: {error}", traceback.format_exc()[-1500:]))
-    return key, outcome, time.monotonic() - begun
 
 
 def outcomes(campaign: Campaign, keys: list[str], workers: int) -> Iterator[tuple[str, Outcome, float]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
 from tests.crash.faults import FAULTS, MARK, Fault, fail, passes
-from tests.crash.frozen import FREEZES, frozen_run
+from tests.crash.frozen import FREEZES, IS_OWNER, frozen_run
 from tests.crash.killed import killed_run
 from tests.crash.outcome import Ending, offline_twin
 from tests.crash.scenarios import SCENARIOS
@@ -130,7 +132,7 @@ def _run_fault(key: str) -> Outcome:
 
 def _frozen_keys(seed: int, stride: int) -> Iterator[str]:
     for n in range(0, FROZEN_RUNS, stride):
-        yield from (f"{freeze} {2 + n}" for freeze in FREEZES)
+        yield from (f"{freeze} {1 if freeze == IS_OWNER else 2 + n}" for freeze in FREEZES)
 
 
 def _run_frozen(key: str) -> Outcome:
@@ -161,3 +163,13 @@ CAMPAIGNS = {
         Campaign("killed", "workers killed at random moments under writers that keep a log", _killed_keys, _run_killed, parallel=False),
     )
 }
+
+
+def run_one(campaign: str, key: str) -> tuple[str, Outcome, float]:
+    """Make one run; whatever it raises is its answer."""
+    begun = time.monotonic()
+    try:
+        outcome = CAMPAIGNS[campaign].run(key)
+    except Exception as error:  # noqa: BLE001 - the campaign goes on
+        outcome = Outcome(0, (f"{type(error).__name__}: {error}", traceback.format_exc()[-1500:]))
+    return key, outcome, time.monotonic() - begun

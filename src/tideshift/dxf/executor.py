@@ -191,7 +191,8 @@ class Executor:
             summary["effective"], summary["since"] = effective, self._since_ms
         summary["throttle"] = self._pause().as_record()
         if self._last is not None:  # One chunk behind: how long this one takes is known when it is committed.
-            summary["held_seconds"] = round(summary.get("held_seconds", 0.0) + self._last[1], 4)
+            for name, seconds in (("held_seconds", self._last[1]), ("paused_seconds", self._pause().seconds)):
+                summary[name] = round(summary.get(name, 0.0) + seconds, 4)
         summary["rows_per_second"] = self._rate(chunk.rows, summary.get("rows_per_second", 0.0))
         tables.checkpoint_subtask(tx, self.subtask, checkpoint=chunk.checkpoint, summary=summary)
         if points.AFTER_CHECKPOINT.on:

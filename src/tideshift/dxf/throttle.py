@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tideshift.dxf.parameters import Limits
+from tideshift.store.turns import room_after
 
 __all__ = ["Pause", "pause_after"]
 
@@ -34,7 +35,8 @@ def pause_after(limits: Limits, *, held_seconds: float, rows: int, size_bytes: i
     candidates = [NO_PAUSE]
     if shares_lock and limits.lock_share_percent < 100:
         share = limits.lock_share_percent / 100
-        candidates.append(Pause(held_seconds * (1 - share) / share, "lock_share", limits.lock_share_percent, None))
+        room = room_after(held_seconds, lock_share_percent=limits.lock_share_percent)
+        candidates.append(Pause(max(held_seconds * (1 - share) / share, room), "lock_share", limits.lock_share_percent, None))
     for speed, amount in ((limits.write_rows_per_second_max, rows), (limits.write_bytes_per_second_max, size_bytes)):
         if speed is not None and amount > 0:
             wanted = max(0.0, amount / speed - held_seconds)

@@ -21,8 +21,10 @@ LOCK_SHARE_PERCENT = 25
 """How much of the time our transactions may hold the lock when nobody wished otherwise."""
 ROOM_SECONDS = 0.0255
 """A writer that was refused asks again after 1, 2, 5, 10, 15, 20, 25 and 25 ms: it cannot miss a gap that is longer."""
+ROOM_PER_HOLD = 10
+"""Behind a hold of a few milliseconds a refused writer sleeps less, and had a long gap before it."""
 FULL_ROOM_SHARE_PERCENT = 30
-"""Up to this share every gap is that long; whoever wishes for more of the lock has shorter ones."""
+"""Up to this share the gaps are that long; whoever wishes for more of the lock has shorter ones."""
 
 
 class Turn:
@@ -77,9 +79,6 @@ class Turns:
 
 def room_after(held_seconds: float, *, lock_share_percent: int) -> float:
     """Return how long the lock is left alone after it was held; not at all when no time has passed, as on a stepped clock."""
-    if held_seconds <= 0 or lock_share_percent >= 100:
-        return 0.0
-    if lock_share_percent <= FULL_ROOM_SHARE_PERCENT:
-        return ROOM_SECONDS
     share = lock_share_percent / 100
-    return min(held_seconds * (1 - share) / share, ROOM_SECONDS)
+    factor = ROOM_PER_HOLD if lock_share_percent <= FULL_ROOM_SHARE_PERCENT else (1 - share) / share
+    return min(max(0.0, held_seconds) * factor, ROOM_SECONDS)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.dialects.sqlite.reshaping import changing
-from tests.proof.engine import application, on_engine
+from tests.proof.engine import application, library, on_engine
+from tideshift.ddl import points
 from tideshift.ddl.machine import JobState
+from tideshift.ddl.reorg.verify import LOG_ROWS_SOFT
+from tideshift.dialects.sqlite import rowids
+from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.errors import PlanRefused, SchemaChanged, ValueRefused
+from tideshift.failpoint.pytest_plugin import Failpoints
+from tideshift.store.keys import KeyRange
 
 TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT, d)"
 TO_INTEGER = "ALTER TABLE t ALTER c TYPE INTEGER"
@@ -64,7 +71,7 @@ def test_a_reference_to_the_changed_column_is_looked_at_before_the_swap(sqlite_p
         change.application.execute("INSERT INTO t VALUES (4, '40', '1')")
         change.application.execute("INSERT INTO k VALUES (3, '40')")
         change.catch_up()
-        with change.database.session() as session, pytest.raises(ValueRefused, match="a row of k .*id = 3"):
+        with change.database.session() as session, pytest.raises(ValueRefused, match=r"a row of k .*id = 3"):
             change.shadow.see_references(session, change.reorg)
 
 
@@ -72,7 +79,7 @@ DANGLING = {
     "a parent that is not there": ("CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT REFERENCES missing (x))",),
     "a parent column that is not there": (
         "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT UNIQUE)",
-        "CREATE TABLE k (x TEXT, y, FOREIGN KEY (x, y) REFERENCES t (c, nothing))",
+        "CREATE TABLE k (x TEXT, y, FOREIGN KEY (x, y) REFERENCES t (c, absent))",
         "INSERT INTO k VALUES ('1', 1)",
     ),
     "more columns than the parent's key has": (
@@ -155,3 +162,179 @@ def test_a_very_wide_table_is_refused_with_the_reason(sqlite_path: Path) -> None
 
     with pytest.raises(PlanRefused, match="452 columns"), changing(sqlite_path, f"CREATE TABLE t ({columns}, c TEXT)"):
         pass
+
+
+# ── the log ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("event", ["BEFORE INSERT", "AFTER UPDATE", "AFTER DELETE"])
+def test_a_trigger_made_while_changes_are_logged_is_noticed(event: str, sqlite_path: Path) -> None:
+    """It fires before ours; its table's name may be spelt in any case."""
+    with changing(sqlite_path, TABLE, "INSERT INTO t VALUES (1, '1', 1)") as change:
+        change.install()
+        change.application.execute(f"CREATE TRIGGER late {event} ON T BEGIN SELECT RAISE(IGNORE); END")
+
+        with pytest.raises(SchemaChanged, match=r"a trigger was made on t .*: late"):
+            change.copy()
+
+
+@pytest.mark.parametrize("what", ["IGNORE", "FAIL, 'no'"])
+@pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (2, '2', 2)", "UPDATE t SET d = 9", "DELETE FROM t"])
+def test_an_older_trigger_keeps_no_write_out_of_the_log(what: str, statement: str, sqlite_path: Path) -> None:
+    """Ours are newer and fire first, also on a connection that reads the schema from the file."""
+    old = [f"CREATE TRIGGER old_{event} AFTER {event} ON t BEGIN SELECT RAISE({what}); END" for event in ("INSERT", "UPDATE", "DELETE")]
+    with changing(sqlite_path, TABLE, "INSERT INTO t VALUES (1, '1', 1)", *old) as change:
+        change.install()
+        change.copy()
+        with closing(application(sqlite_path)) as connection:
+            fails = pytest.raises(library().Error, match=r"^no$") if what.startswith("FAIL") else nullcontext()
+            with fails:
+                connection.execute(statement)
+
+        assert change.catch_up() == 1
+        assert change.differing() == []
+
+
+def test_nothing_is_compared_while_the_log_is_long(sqlite_path: Path, failpoints: Failpoints) -> None:
+    """However much is written before and between comparisons, each looks its keys up in a short log."""
+    _made(
+        sqlite_path,
+        TABLE,
+        "INSERT INTO t WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i, i, 0 FROM n",
+    )
+    waiting = []
+    with on_engine(sqlite_path) as engine, closing(application(sqlite_path)) as writer:
+        job_id = engine.submit(TO_INTEGER, batch_size=100)
+        engine.until_stage(job_id, "verify")
+        log = writer.execute("SELECT name FROM sqlite_master WHERE name GLOB 'tideshift_[0-9]*_log'").fetchone()[0]
+
+        def look(**_: object) -> None:
+            waiting.append(writer.execute(f"SELECT count(*) FROM {log}").fetchone()[0])
+            if len(waiting) < 4:
+                writer.execute("UPDATE t SET d = d + 1")
+
+        failpoints.enable(points.AFTER_COMPARE, call=look)
+        writer.execute("UPDATE t SET d = d + 1")
+        job = engine.finish(job_id)
+
+    assert job.state is JobState.SYNCED
+    assert len(waiting) >= 4
+    assert max(waiting) < LOG_ROWS_SOFT
+
+
+def test_a_big_table_without_rowid_is_not_read_to_be_cut(sqlite_path: Path) -> None:
+    """A read that takes long shuts writers out where there is a rollback journal; so it stays one range."""
+    rows = rowids.COUNTED_ROWS_MAX + 10
+    schema = (
+        "CREATE TABLE t (k INT PRIMARY KEY, c TEXT) WITHOUT ROWID",
+        f"INSERT INTO t WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) SELECT i, i FROM n",
+    )
+    with changing(sqlite_path, *schema) as change, change.reading() as tx:
+        order = SqliteKeyOrder.read(tx, "t", change.database.driver)
+
+        assert order.split(tx, KeyRange(None, None), parts=8) == [KeyRange(None, None)]
+        assert len(order.split(tx, KeyRange(None, [["int", "1000"]]), parts=8)) == 8
+
+
+# ── deletions that go on ──────────────────────────────────────────────────────────────────────────────────────────
+
+SELF = "CREATE TABLE t (id INTEGER PRIMARY KEY, p INT REFERENCES t (id) ON DELETE {}, u INT UNIQUE, c TEXT)"
+DISPLACING = {
+    "a parent": "UPDATE OR REPLACE t SET u = 10 WHERE id = 2",
+    "a parent by its key": "UPDATE OR REPLACE t SET id = 1 WHERE id = 2",
+    "a parent's parent": "UPDATE OR REPLACE t SET u = 10 WHERE id = 3",
+    "many": "UPDATE OR REPLACE t SET u = 10",
+}
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "CASCADE ON UPDATE CASCADE", "SET NULL ON UPDATE CASCADE", "SET DEFAULT ON UPDATE CASCADE"])
+@pytest.mark.parametrize("statement", DISPLACING.values(), ids=DISPLACING)
+@pytest.mark.parametrize("copied", ["before", "after"])
+def test_a_row_that_goes_with_the_row_that_it_displaced_leaves_both_in_the_log(
+    action: str, statement: str, copied: str, sqlite_path: Path
+) -> None:
+    """The library deletes the displaced row silently, and by the cascade the updated one, which no trigger is told of."""
+    rows = "INSERT INTO t VALUES (1, NULL, 10, '1'), (2, 1, 20, '2'), (3, 2, 30, '3'), (4, NULL, 40, '4'), (5, 4, 50, '5')"
+    with changing(sqlite_path, SELF.format(action), rows) as change:
+        change.install()
+        change.copy(rows_max=2)
+        change.application.execute("PRAGMA foreign_keys = 1")
+        change.application.execute(statement)
+        if copied == "after":
+            change.copy(rows_max=2)
+        change.catch_up()
+
+        assert change.differing() == []
+        assert change.rows(f"SELECT id FROM {change.named('shadow')[0]}") == change.rows("SELECT id FROM t")
+
+
+def test_deletions_that_cannot_be_followed_are_refused(tmp_path: Path) -> None:
+    """Where they come round through another table, or by the changed column itself."""
+    round_about = (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, k INT REFERENCES k (id) ON DELETE CASCADE, c TEXT)",
+        "CREATE TABLE k (id INTEGER PRIMARY KEY, m REFERENCES m ON DELETE CASCADE)",
+        "CREATE TABLE m (id INTEGER PRIMARY KEY, t REFERENCES T (id) ON DELETE CASCADE)",
+    )
+    with pytest.raises(PlanRefused, match="comes back to it by ON DELETE CASCADE"), changing(tmp_path / "1.db", *round_about):
+        pass
+    by_itself = "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT UNIQUE, p TEXT REFERENCES t (c) ON DELETE CASCADE)"
+    with pytest.raises(PlanRefused, match="are deleted together by 'c'"), changing(tmp_path / "2.db", by_itself):
+        pass
+    with changing(tmp_path / "3.db", by_itself, statement="ALTER TABLE t ALTER c TYPE VARCHAR(9)"):
+        pass
+    open_ended = round_about[2].replace("ON DELETE CASCADE", "ON DELETE SET NULL")
+    with changing(tmp_path / "4.db", *round_about[:2], open_ended):
+        pass
+
+
+def test_generated_columns_are_never_computed_from_nothing(sqlite_path: Path) -> None:
+    """A trigger before the statement makes the library compute all of them, from the columns that triggers read."""
+    schema = (
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT NOT NULL, c TEXT UNIQUE, g AS (json_extract(ifnull(a, ''), '$.k')))",
+        """INSERT INTO t (id, a, c) VALUES (1, '{"k": 1}', '5')""",
+    )
+    with changing(sqlite_path, *schema, statement=f"{TO_INTEGER} USING c + 0") as change:
+        change.install()
+        change.copy()
+
+        assert change.application.execute("UPDATE t SET c = '7' WHERE id = 1").rowcount == 1
+        assert change.application.execute("UPDATE t SET a = '{}' WHERE id = 1").rowcount == 1
+        change.catch_up()
+        assert change.differing() == []
+
+
+@pytest.mark.parametrize(("column", "warned"), [("d", True), ("d BLOB", True), ("d TEXT", False), ("d INT", False), ("d AS (c)", False)])
+def test_a_plan_warns_of_writes_that_no_trigger_sees(column: str, warned: bool, sqlite_path: Path) -> None:
+    """Where a column can hold BLOBs, an application may write into them without a statement."""
+    with changing(sqlite_path, f"CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT, {column})") as change:
+        assert any("can hold BLOBs" in warning for warning in change.reshaping.warnings) is warned
+
+
+def test_a_reference_broken_at_the_last_moment_leaves_a_warning_and_no_job_behind(sqlite_path: Path, failpoints: Failpoints) -> None:
+    """After the swap nothing can be undone: whatever the inspection meets, the job ends and keeps the old rows."""
+    _made(
+        sqlite_path,
+        "CREATE TABLE p (k TEXT PRIMARY KEY)",
+        "INSERT INTO p VALUES ('8'), ('007')",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT REFERENCES p (k))",
+        "INSERT INTO t VALUES (1, '8')",
+    )
+    with on_engine(sqlite_path) as engine, closing(application(sqlite_path)) as writer:
+        job_id = engine.submit(TO_INTEGER)
+        failpoints.enable(points.BEFORE_CUTOVER, "1*call", call=lambda **_: writer.execute("INSERT INTO t VALUES (2, '007')"))
+        job = engine.finish(job_id)
+
+    assert job.state is JobState.SYNCED
+    assert any("id = 2" in warning and "the old rows are kept" in warning for warning in job.warnings)
+
+
+def test_a_failed_inspection_leaves_a_warning(sqlite_path: Path, failpoints: Failpoints) -> None:
+    """A table that was dropped after the swap cannot be inspected; the job ends all the same."""
+    _made(sqlite_path, "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT UNIQUE)", "CREATE TABLE k (c REFERENCES t (c))", "INSERT INTO k VALUES ('1')")
+    with on_engine(sqlite_path) as engine, closing(application(sqlite_path)) as writer:
+        job_id = engine.submit(TO_INTEGER)
+        failpoints.enable(points.BEFORE_INSPECT, "1*call", call=lambda **_: writer.execute("DROP TABLE t"))
+        job = engine.finish(job_id)
+
+    assert job.state is JobState.SYNCED
+    assert any("the old rows are kept" in warning for warning in job.warnings)

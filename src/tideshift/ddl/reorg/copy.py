@@ -10,8 +10,8 @@ from tideshift.dxf.tasktype import Context
 
 __all__ = ["CopyWork"]
 
-LOG_ROWS_SOFT = 2_000
-"""From this backlog on the log is drained between chunks."""
+LOG_ROWS_SOFT = 20_000
+"""From this backlog on the log is drained between chunks; a key ahead of the copy is better left to it."""
 
 
 class CopyWork:

@@ -23,13 +23,15 @@ ROUNDS = 20
 
 def drain_a_little(database: Database, dialect: Dialect, job: Job, *, rounds: int = ROUNDS) -> int:
     """Apply a few batches of the log outside any longer lock; return the backlog that is left."""
-    for _ in range(rounds):
-        with database.transaction(durable=False) as tx:
-            dialect.shadow.check(tx, job.reorg)
-            dialect.shadow.apply_batch(tx, job.reorg, rows_max=DRAIN_ROWS)
-            left = dialect.shadow.backlog(tx, job.reorg, limit=CUTOVER_ROWS)
-        if left <= CUTOVER_ROWS:
-            break
+    with database.session() as session:
+        for _ in range(rounds):
+            with session.transaction(durable=False) as tx:
+                dialect.shadow.check(tx, job.reorg)
+                dialect.shadow.apply_batch(tx, job.reorg, rows_max=DRAIN_ROWS)
+                left = dialect.shadow.backlog(tx, job.reorg, limit=CUTOVER_ROWS)
+            session.relieve()
+            if left <= CUTOVER_ROWS:
+                break
     return left
 
 

@@ -1,6 +1,7 @@
 """Keeping the log short while something else goes on: a batch now and then, and every other time while it stays long.
 
-So the log is bounded however long the work takes, and neither of the two starves.
+So the log is bounded however long the work takes, and neither of the two starves. Who must not work at all while the log
+is long looks before every step.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ STEPS_WHILE_LONG = 2
 class Drain:
     """The drain beside one subtask's own work."""
 
-    def __init__(self, dialect: Dialect, reorg: Reorg, *, rows_soft: int) -> None:
+    def __init__(self, dialect: Dialect, reorg: Reorg, *, rows_soft: int, steps_between_looks: int = STEPS_BETWEEN_LOOKS) -> None:
         self.dialect = dialect
         self.reorg = reorg
         self.rows_soft = rows_soft
         self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
-        self._steps_left = STEPS_BETWEEN_LOOKS
+        self.steps_between_looks = steps_between_looks
+        self._steps_left = steps_between_looks
 
     def step(self, context: Context) -> bool:
         """Look now and then whether the log is long, and apply one batch of it then; return whether it did."""
         self._steps_left -= 1
         if self._steps_left > 0:
             return False
-        self._steps_left = STEPS_BETWEEN_LOOKS
+        self._steps_left = self.steps_between_looks
         shadow = self.dialect.shadow
         with context.database.transaction(write=False) as tx:
             backlog = shadow.backlog(tx, self.reorg, limit=2 * self.rows_soft)
@@ -43,5 +45,5 @@ class Drain:
             chunk.counters = {"log_rows": batch.log_rows, "chunks": 0, "drains": 1}
         self.control.observe(rows=batch.log_rows, seconds=chunk.held_seconds)
         if backlog - batch.log_rows >= self.rows_soft:
-            self._steps_left = STEPS_WHILE_LONG
+            self._steps_left = min(STEPS_WHILE_LONG, self.steps_between_looks)
         return True

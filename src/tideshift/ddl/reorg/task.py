@@ -64,7 +64,9 @@ class ReorgType:
         """Plan one subtask per key range, or the one that catches up."""
         if step == CATCH_UP:
             return [{"bucket": 0}]
-        return _ranges(tx, self.dialect, reorg_of(task), both=step == VERIFY)
+        reorg = reorg_of(task)
+        self.dialect.shadow.check(tx, reorg)
+        return _ranges(tx, self.dialect, reorg, both=step == VERIFY)
 
     def open(self, task: Task, subtask: Subtask) -> Work:
         """Open the work of a subtask by its step."""

@@ -19,7 +19,7 @@ from tideshift.store.keys import KeyRange
 __all__ = ["VerifyWork", "settle"]
 
 LOG_ROWS_SOFT = 100
-"""From this backlog on the log is drained between comparisons."""
+"""From this backlog on the log is drained and nothing compared, since each comparison looks every key up in the log."""
 SETTLE_ROWS = 1_000
 """A settle is begun only with at most this many log rows, since all of them are applied under the lock."""
 DRAIN_ROWS = 500
@@ -41,7 +41,7 @@ class VerifyWork:
         self.dialect = dialect
         self.reorg = reorg
         self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
-        self.drain = Drain(dialect, reorg, rows_soft=LOG_ROWS_SOFT)
+        self.drain = Drain(dialect, reorg, rows_soft=LOG_ROWS_SOFT, steps_between_looks=1)
 
     def step(self, context: Context) -> bool:
         """Compare one chunk, or drain a batch of the log, so that no settle has much to apply under the lock."""

@@ -14,7 +14,7 @@ from tideshift.dialects.sqlite.layout import ROW_ALIAS, Displaced, Layout, Looke
 from tideshift.dialects.sqlite.names import Names
 from tideshift.store.database import Transaction
 
-__all__ = ["EVENTS", "backlog", "drop_triggers", "install_triggers", "log_keys", "look_up", "trigger_texts"]
+__all__ = ["EVENTS", "backlog", "drop_triggers", "install_triggers", "log_keys", "look_up", "look_up_parent", "trigger_texts"]
 
 EVENTS = ("before_insert", "before_update", "after_insert", "after_update", "after_delete")
 
@@ -30,7 +30,7 @@ def trigger_texts(layout: Layout, names: Names) -> dict[str, str]:
         "after_insert": new + _inserting(layout, names, LookedUpIn.SHADOW),
         "after_update": f"{old} INSERT INTO {_log(layout, names)} SELECT {_row(layout, 'NEW')} WHERE {moved};"
         + _updating(layout, names, LookedUpIn.SHADOW),
-        "after_delete": old,
+        "after_delete": old + _logging(layout, names, [look_up_parent(layout, names, condition) for condition in layout.parents]),
     }
     return {
         names.trigger(event): f"CREATE TRIGGER {quote(names.trigger(event))} {event.replace('_', ' ').upper()}"
@@ -62,7 +62,15 @@ def _logging(layout: Layout, names: Names, queries: list[str]) -> str:
 
 def look_up(layout: Layout, names: Names, one: Displaced, conditions: str) -> str:
     """Return the query for the keys of the rows that a statement displaces, by one of the look-up's two conditions."""
-    table = names.shadow if one.place is LookedUpIn.SHADOW else layout.table
+    return _keys_of(layout, names.shadow if one.place is LookedUpIn.SHADOW else layout.table, conditions)
+
+
+def look_up_parent(layout: Layout, names: Names, condition: str) -> str:
+    """Return the query for the key of the row that a deleted row refers to in its own table."""
+    return _keys_of(layout, names.shadow, condition)
+
+
+def _keys_of(layout: Layout, table: str, conditions: str) -> str:
     key = ", ".join(f"{ROW_ALIAS}.{quote(column.name)}" for column in layout.key)
     return f"SELECT {key} FROM {quote(table)} AS {ROW_ALIAS} WHERE {conditions}"
 

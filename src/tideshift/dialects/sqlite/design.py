@@ -13,6 +13,7 @@ from tideshift.ddl.dialect import Reshaping
 from tideshift.ddl.tokens import replace_spans, same_name
 from tideshift.dialects.sqlite import explain
 from tideshift.dialects.sqlite.affinity import affinity
+from tideshift.dialects.sqlite.cascades import cascade_reasons, cascading, parent_conditions
 from tideshift.dialects.sqlite.catalog import SourceTable, find_table, near, shape_of
 from tideshift.dialects.sqlite.create_table import ClauseKind, TableText, UnreadableText, identifiers, parse_table
 from tideshift.dialects.sqlite.displaced import Conversion, displaced_rows
@@ -65,6 +66,7 @@ def design(tx: Transaction, change: Change, driver: SqliteDriver) -> Reshaping:
         raise _refused(source, reasons)
     layout = _layout(tx, change, source, old, shape, new_text=new_text, column=column, driver=driver)
     layout = replace(layout, displaced=_displaced(source, old, (old_shape, new_shape), layout))
+    layout = replace(layout, parents=_parents(tx, source, layout, _conversion(old, (old_shape, new_shape), layout)))
     reasons = try_everything(layout, driver)
     if reasons:
         raise _refused(source, reasons)
@@ -223,6 +225,7 @@ def _layout(
         indexes=source.indexes,
         automatic_indexes=source.automatic_indexes,
         displaced=(),
+        parents=(),
         may_renumber=order.rowid and rowid_column is None,
         row_bytes=0,
     )
@@ -232,18 +235,31 @@ def _displaced(source: SourceTable, old: TableText, shapes: tuple[Shape, Shape],
     """Return how to find the rows that a statement displaces."""
     texts = {index.name: index.text for index in source.indexes}
     keys = UniqueKeys(old, source.name, shapes[0], layout.key, layout.rowid_column, texts)
+    try:
+        return tuple(displaced_rows(keys, _conversion(old, shapes, layout)))
+    except (Unforeseeable, UnreadableText) as error:
+        raise _refused(source, [f"the rows that a REPLACE may remove cannot be found: {error}"]) from error
+
+
+def _conversion(old: TableText, shapes: tuple[Shape, Shape], layout: Layout) -> Conversion:
     types = [next(one[1] for one in shape.columns if one[0] == layout.column) for shape in shapes]
-    conversion = Conversion(
+    return Conversion(
         column=layout.column,
         old_affinity=affinity(types[0], strict=old.strict),
         new_affinity=affinity(types[1], strict=old.strict),
         has_using=layout.using is not None,
         is_generated=layout.column in layout.generated,
     )
-    try:
-        return tuple(displaced_rows(keys, conversion))
-    except (Unforeseeable, UnreadableText) as error:
-        raise _refused(source, [f"the rows that a REPLACE may remove cannot be found: {error}"]) from error
+
+
+def _parents(tx: Transaction, source: SourceTable, layout: Layout, conversion: Conversion) -> tuple[str, ...]:
+    """Return how to find the row that a deleted row refers to in its own table."""
+    references = cascading(tx)
+    converted = () if conversion.keeps_values else (layout.column, *layout.generated)
+    reasons = cascade_reasons(references, source.name, converted)
+    if reasons:
+        raise _refused(source, reasons)
+    return parent_conditions(references, source.name)
 
 
 def _key(order: SqliteKeyOrder, shape: Shape) -> tuple[KeyColumn, ...]:

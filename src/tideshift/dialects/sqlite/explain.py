@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tideshift.ddl.dialect import SqlStep
+from tideshift.dialects.sqlite.affinity import affinity
 from tideshift.dialects.sqlite.capture import trigger_texts
+from tideshift.dialects.sqlite.create_table import parse_table
 from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.names import Names
@@ -52,6 +54,21 @@ def warnings(tx: Transaction, layout: Layout, old: Shape, new: Shape) -> list[st
         )
     if layout.using is None and types[0].upper() == types[1].upper():
         found.append(f"{layout.column} has the type {types[0]} already")
+    found += _blob_warning(layout, old)
     if tx.run_verbatim("PRAGMA journal_mode").scalar() not in ("wal", "memory"):
         found.append("the journal mode is not WAL: readers and the job keep one another waiting for moments")
     return found
+
+
+def _blob_warning(layout: Layout, shape: Shape) -> list[str]:
+    """Return the warning about writes that no trigger sees, where a column is made for what they write."""
+    strict = parse_table(layout.old_text).strict
+    blobs = [
+        name
+        for name, type_text, *_ in shape.columns
+        if name not in layout.generated and affinity(type_text, strict=strict) == "BLOB"
+    ]
+    if not blobs:
+        return []
+    listed = f"{', '.join(blobs)} of {layout.table} can hold BLOBs"
+    return [f"{listed}: incremental writes to one (sqlite3_blob_write, blobopen) fire no trigger; use none while the job is under way"]

@@ -1,6 +1,8 @@
 """Whether source, shadow, log and triggers are still the recorded ones, by their stored texts.
 
-What may change freely while a job is under way is not looked at: the user's own triggers, views, other tables.
+What may change freely while a job is under way is not looked at: views, other tables, and the triggers that were there
+before ours. A trigger that is made later fires before ours, and what it raises (IGNORE, FAIL) would keep a write out of
+the log.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ def check_source(tx: Transaction, layout: Layout) -> None:
 def check(tx: Transaction, layout: Layout, names: Names) -> None:
     """See that everything of the job is there, unchanged, and that the rows kept their numbers."""
     _compare(_stored(tx, [layout.table, names.shadow, names.log, names.canary]), _expected(layout, names), layout)
+    _see_none_fires_before_ours(tx, layout, names)
     if layout.may_renumber:
         canary = tx.run_verbatim(f"SELECT count(*), min(rowid), max(rowid) FROM {quote(names.canary)}").rows[0]
         if canary != _CANARY_ROWS:
@@ -36,6 +39,26 @@ def check(tx: Transaction, layout: Layout, names: Names) -> None:
                 hint="Submit the change again, and keep VACUUM away while it is under way.",
                 table=layout.table,
             )
+
+
+def _see_none_fires_before_ours(tx: Transaction, layout: Layout, names: Names) -> None:
+    """See that no trigger was made on the table since capture began: the newest fires first."""
+    ours = tuple(trigger_texts(layout, names))
+    marks = ", ".join("?" * len(ours))
+    newer = tx.run_verbatim(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE"
+        f" AND name NOT IN ({marks}) AND rowid > (SELECT min(rowid) FROM sqlite_master WHERE name IN ({marks}))",
+        (layout.table, *ours, *ours),
+    ).rows
+    if newer:
+        listed = ", ".join(name for (name,) in newer)
+        raise SchemaChanged(
+            f"a trigger was made on {layout.table} while the job is under way: {listed}."
+            " It fires before the triggers that log changes, and could keep a write out of the log",
+            hint="Submit the change again; a trigger that is there before the job disturbs nothing.",
+            table=layout.table,
+            triggers=[name for (name,) in newer],
+        )
 
 
 def _stored(tx: Transaction, tables: list[str]) -> dict[tuple[str, str], str | None]:

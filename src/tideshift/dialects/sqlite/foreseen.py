@@ -7,8 +7,9 @@ by a trigger that runs before the statement. That has traps:
 - REPLACE turns a NULL into the default of a NOT NULL column, so the row that holds the *default* is the one in the way.
   The key is looked up with the default put in where NEW has NULL.
 - Before an INSERT, NEW's rowid is not known yet, so a key that is computed from it is refused.
-- Before an UPDATE, SQLite computes NEW's generated columns from those columns only that some trigger reads: the rest
-  count as NULL. So every column that a generated one is computed from is read, for nothing else.
+- Before an UPDATE, SQLite computes all of NEW's generated columns from those columns only that some trigger reads: the
+  rest count as NULL, of which an expression may fail. So every column that any generated one is computed from is read,
+  for nothing else.
 - The row may yet be refused, and NEW's values have no affinity or collation: so an expression is worked out only if it
   can neither fail nor compare.
 """
@@ -67,7 +68,7 @@ def _before(keys: UniqueKeys, unique: UniqueKey, defaults: dict[str, str]) -> Di
     return Displaced(
         place=LookedUpIn.SOURCE,
         on_insert=" AND ".join(conditions),
-        on_update=" AND ".join([*_read_for_generated(keys, unique), *changed, *conditions, not_itself]),
+        on_update=" AND ".join([*_read_for_generated(keys), *changed, *conditions, not_itself]),
     )
 
 
@@ -89,14 +90,9 @@ def _is_harmless(expression: str) -> bool:
     return True
 
 
-def _read_for_generated(keys: UniqueKeys, unique: UniqueKey) -> list[str]:
-    """Return conditions that are always true and read what the key's generated columns are computed from."""
-    generated = {name.lower() for name, *_, hidden in keys.shape.columns if hidden}
-    used = keys.computed_from(unique)
-    if not generated & (used | {(term.column or "").lower() for term in unique.terms}):
-        return []
-    names = [name for name, *_ in keys.shape.columns if name.lower() in used - generated]
-    return [f"NEW.{quote(name)} IS NEW.{quote(name)}" for name in names]
+def _read_for_generated(keys: UniqueKeys) -> list[str]:
+    """Return conditions that are always true and read what the table's generated columns are computed from."""
+    return [f"NEW.{quote(name)} IS NEW.{quote(name)}" for name in keys.inputs_of_generated()]
 
 
 def _new(name: str, defaults: dict[str, str]) -> str:

@@ -142,16 +142,21 @@ class SqliteKeyOrder:
         return None if first is None or last is None else (first, last)
 
     def split(self, tx: Transaction, key_range: KeyRange, *, parts: int) -> list[KeyRange]:
-        """Cut a range: by counting, or for a big table with a rowid by estimates from short probes."""
+        """Cut a range: by counting, or for a big table with a rowid by estimates from short probes.
+
+        A big range of any other key stays whole: to cut it, all of it would have to be read under one read lock, which
+        shuts writers out where there is a rollback journal.
+        """
         assert parts >= 1
         if parts == 1:
             return [key_range]
-        limit = rowids.COUNTED_ROWS_MAX if self.rowid else None
-        count = self._count(tx, key_range, limit=limit)
-        if limit is not None and count >= limit:
+        count = self._count(tx, key_range, limit=rowids.COUNTED_ROWS_MAX)
+        if count < rowids.COUNTED_ROWS_MAX:
+            cuts = self._counted_cuts(tx, key_range, count=count, parts=parts)
+        elif self.rowid:
             cuts = self._estimated_cuts(tx, key_range, parts=parts)
         else:
-            cuts = self._counted_cuts(tx, key_range, count=count, parts=parts)
+            return [key_range]
         lows = [key_range.low, *cuts]
         highs = [*cuts, key_range.high]
         return [KeyRange(low, high) for low, high in zip(lows, highs, strict=True)]
@@ -227,12 +232,10 @@ class SqliteKeyOrder:
         rows = tx.run_verbatim(sql, (*binds, offset)).rows
         return self.bound_of(rows[0]) if rows else None
 
-    def _count(self, tx: Transaction, key_range: KeyRange, *, limit: int | None) -> int:
+    def _count(self, tx: Transaction, key_range: KeyRange, *, limit: int) -> int:
         condition, binds = self.where(key_range)
         inner = f"SELECT 1 FROM {quote(self.table)} WHERE {condition} LIMIT ?"
-        return int(
-            tx.run_verbatim(f"SELECT count(*) FROM ({inner})", (*binds, -1 if limit is None else limit)).scalar()
-        )
+        return int(tx.run_verbatim(f"SELECT count(*) FROM ({inner})", (*binds, limit)).scalar())
 
     def _counted_cuts(self, tx: Transaction, key_range: KeyRange, *, count: int, parts: int) -> list[Bound]:
         """Return the keys between parts of equal row counts; one walk over the range in all."""

@@ -74,6 +74,8 @@ class Layout:
     indexes: tuple[SourceIndex, ...]
     automatic_indexes: tuple[str, ...]
     displaced: tuple[Displaced, ...]
+    parents: tuple[str, ...]
+    """Conditions on the rows that a deleted row refers to in its own table by ON DELETE CASCADE."""
     may_renumber: bool
     """Whether VACUUM may give the rows new rowids."""
     row_bytes: int
@@ -94,6 +96,7 @@ class Layout:
                 "key": tuple(KeyColumn(**key) for key in record["key"]),
                 "indexes": tuple(SourceIndex(**index) for index in record["indexes"]),
                 "automatic_indexes": tuple(record["automatic_indexes"]),
+                "parents": tuple(record["parents"]),
                 "displaced": tuple(
                     Displaced(**{**one, "place": LookedUpIn(one["place"])}) for one in record["displaced"]
                 ),

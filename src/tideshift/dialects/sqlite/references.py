@@ -25,7 +25,7 @@ from tideshift.errors import PlanRefused, SchemaChanged, ValueRefused
 from tideshift.store.database import DatabaseFailed, Session, Transaction
 from tideshift.store.keys import Bound, KeyRange, decode_value
 
-__all__ = ["see_references_hold", "see_references_will_hold"]
+__all__ = ["Reference", "foreign_keys", "is_enforced", "see_references_hold", "see_references_will_hold"]
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,13 @@ _ROWS_PER_LOOK = 2_000
 
 
 @dataclass(frozen=True)
-class _Reference:
+class Reference:
     """One foreign key: child columns and the parent columns that they name."""
 
     child: str
     parent: str
     columns: tuple[tuple[str, str], ...]
+    on_delete: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class _Forms:
 class _Broken:
     """A child's row that loses its parent."""
 
-    reference: _Reference
+    reference: Reference
     key: Bound
     shown_key: str
     values: tuple[str, ...]
@@ -101,8 +102,8 @@ def see_references_hold(session: Session, layout: Layout, names: Names, driver: 
 
 def _first_broken(session: Session, layout: Layout, names: Names, driver: SqliteDriver, forms: _Forms) -> _Broken | None:
     with session.transaction(write=False) as tx:
-        touched = [one for one in _references(tx) if _touched(one, layout) and not same_name(one.child, names.shadow)]
-        touched = [one for one in touched if _is_enforced(tx, one)]
+        touched = [one for one in foreign_keys(tx) if _touched(one, layout) and not same_name(one.child, names.shadow)]
+        touched = [one for one in touched if is_enforced(tx, one)]
     for reference in touched:
         try:
             broken = _look(session, layout, driver, forms, reference)
@@ -115,7 +116,7 @@ def _first_broken(session: Session, layout: Layout, names: Names, driver: Sqlite
     return None
 
 
-def _touched(reference: _Reference, layout: Layout) -> bool:
+def _touched(reference: Reference, layout: Layout) -> bool:
     """Whether the changed column, or one that may be computed from it, is a part of the key."""
     changed = (layout.column, *layout.generated)
     sides = ((reference.child, 0), (reference.parent, 1))
@@ -127,26 +128,26 @@ def _touched(reference: _Reference, layout: Layout) -> bool:
     )
 
 
-def _references(tx: Transaction) -> list[_Reference]:
+def foreign_keys(tx: Transaction) -> list[Reference]:
     """Read all foreign keys of ordinary tables; a parent's columns left out are its primary key."""
     rows = tx.run_verbatim(
-        'SELECT m.name, f.id, f."table", f."from", f."to" FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f'
+        'SELECT m.name, f.id, f."table", f.on_delete, f."from", f."to" FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f'
         " WHERE m.type = 'table' AND m.rootpage > 0 ORDER BY m.name, f.id, f.seq"
     ).rows
-    grouped: dict[tuple[str, int, str], list[tuple[str, str | None]]] = {}
-    for child, number, parent, column, target in rows:
-        grouped.setdefault((child, number, parent), []).append((column, target))
+    grouped: dict[tuple[str, int, str, str], list[tuple[str, str | None]]] = {}
+    for child, number, parent, on_delete, column, target in rows:
+        grouped.setdefault((child, number, parent, on_delete), []).append((column, target))
     found = []
-    for (child, _, parent), columns in grouped.items():
+    for (child, _, parent, on_delete), columns in grouped.items():
         key = tx.run_verbatim("SELECT name FROM pragma_table_info(?, 'main') WHERE pk ORDER BY pk", (parent,)).rows
         targets = [target or (key[at][0] if at < len(key) else None) for at, (_, target) in enumerate(columns)]
         if all(targets):
             pairs = [(column, str(target)) for (column, _), target in zip(columns, targets, strict=True)]
-            found.append(_Reference(child, parent, tuple(pairs)))
+            found.append(Reference(child, parent, tuple(pairs), on_delete.upper()))
     return found
 
 
-def _is_enforced(tx: Transaction, reference: _Reference) -> bool:
+def is_enforced(tx: Transaction, reference: Reference) -> bool:
     """Whether the parent is an ordinary table with a unique key over just these columns; any other is a mismatch to SQLite."""
     ordinary = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ? COLLATE NOCASE"
     parents = [name for (name,) in tx.run_verbatim(ordinary, (reference.parent,)).rows]
@@ -158,13 +159,11 @@ def _is_enforced(tx: Transaction, reference: _Reference) -> bool:
 
 def _unique_keys(shape: Shape) -> list[set[str]]:
     keys = [[column[0] for column in shape.columns if column[4]]]
-    for index in shape.indexes:
-        if index.unique and not index.partial:
-            keys.append([name or "" for _, name, *_ in index.key_terms])
+    keys += [[name or "" for _, name, *_ in index.key_terms] for index in shape.indexes if index.unique and not index.partial]
     return [{name.lower() for name in key} for key in keys]
 
 
-def _look(session: Session, layout: Layout, driver: SqliteDriver, forms: _Forms, reference: _Reference) -> _Broken | None:
+def _look(session: Session, layout: Layout, driver: SqliteDriver, forms: _Forms, reference: Reference) -> _Broken | None:
     """Walk the children; each range is a short transaction of its own, so that nobody waits for long."""
     with session.transaction(write=False) as tx:
         is_own = same_name(reference.child, layout.table)
@@ -187,7 +186,7 @@ def _look(session: Session, layout: Layout, driver: SqliteDriver, forms: _Forms,
         low = last
 
 
-def _broken_sql(layout: Layout, forms: _Forms, reference: _Reference, condition: str, *, shown: str) -> str:
+def _broken_sql(layout: Layout, forms: _Forms, reference: Reference, condition: str, *, shown: str) -> str:
     """Return the query for a child that refers to nothing in the new form, and refers to a row in the old one."""
     child_is_own, parent_is_own = same_name(reference.child, layout.table), same_name(reference.parent, layout.table)
     child = quote(forms.new if child_is_own else reference.child)
@@ -216,6 +215,6 @@ def _known(layout: Layout, forms: _Forms, row: str) -> str:
     return "" if forms.waiting is None else f" AND {layout.key_in(forms.waiting, negated=True, qualifier=row)}"
 
 
-def _matches(reference: _Reference, child: str) -> str:
+def _matches(reference: Reference, child: str) -> str:
     """Return how a reference is compared: by the parent's affinity and collation, so the child's are taken away."""
     return " AND ".join(f"p.{quote(parent)} = +{child}.{quote(column)}" for column, parent in reference.columns)

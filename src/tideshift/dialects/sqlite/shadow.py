@@ -51,6 +51,7 @@ class SqliteShadow:
 
     def check_rows(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> ChunkResult:
         layout, names = _read(reorg)
+        check_source(tx, layout)
         return verify.check_rows(tx, layout, names, self._driver, key_range, rows_max=rows_max)
 
     def install(self, tx: Transaction, reorg: Reorg) -> None:
@@ -84,6 +85,7 @@ class SqliteShadow:
 
     def compare_chunk(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> Comparison:
         layout, names = _read(reorg)
+        check(tx, layout, names)
         return verify.compare_chunk(tx, layout, names, self._driver, key_range, rows_max=rows_max)
 
     def request_repair(self, tx: Transaction, reorg: Reorg, keys: tuple[Bound, ...]) -> None:

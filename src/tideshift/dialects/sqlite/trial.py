@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tideshift.dialects.sqlite.capture import look_up, trigger_texts
+from tideshift.dialects.sqlite.capture import look_up, look_up_parent, trigger_texts
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.layout import ROW_ALIAS, Layout
 from tideshift.dialects.sqlite.names import Names
@@ -45,12 +45,12 @@ def _slow_lookups(trial: Scratch, layout: Layout, names: Names) -> list[str]:
     The library explains no trigger, so the look-ups are explained beside two rows that are called NEW and OLD.
     """
     rows = f"{quote(layout.table)} AS NEW, {quote(layout.table)} AS OLD"
-    for one in layout.displaced:
-        for conditions in (one.on_insert, one.on_update):
-            query = look_up(layout, names, one, conditions)
-            plan = trial.run(f"EXPLAIN QUERY PLAN SELECT EXISTS ({query}) FROM {rows}")
-            if any(str(step[-1]).startswith(f"SCAN {ROW_ALIAS}") for step in plan):
-                return ["a unique index cannot be looked up by its own key, so every write would have to read the whole table"]
+    queries = [look_up(layout, names, one, conditions) for one in layout.displaced for conditions in (one.on_insert, one.on_update)]
+    queries += [look_up_parent(layout, names, condition) for condition in layout.parents]
+    for query in queries:
+        plan = trial.run(f"EXPLAIN QUERY PLAN SELECT EXISTS ({query}) FROM {rows}")
+        if any(str(step[-1]).startswith(f"SCAN {ROW_ALIAS}") for step in plan):
+            return ["a unique index cannot be looked up by its own key, so every write would have to read the whole table"]
     return []
 
 

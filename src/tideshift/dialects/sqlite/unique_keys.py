@@ -95,6 +95,17 @@ class UniqueKeys:
         texts = [term.expression for term in unique.terms if term.column is None]
         texts += [unique.where] if unique.where is not None else []
         texts += [generated[term.column.lower()] for term in unique.terms if term.column and term.column.lower() in generated]
+        return self._words_behind(texts)
+
+    def inputs_of_generated(self) -> list[str]:
+        """Return the columns, not generated themselves, that any generated column is computed from."""
+        generated = self._generated_texts()
+        words = self._words_behind(list(generated.values()))
+        return [name for name, *_ in self.shape.columns if name.lower() in words - generated.keys()]
+
+    def _words_behind(self, texts: list[str]) -> set[str]:
+        """Return the words of some expressions and of the generated columns that they name, in lower case."""
+        generated = self._generated_texts()
         found: set[str] = set()
         waiting = {word.lower() for text in texts for word in identifiers(text)}
         while waiting:  # Ends: no word is taken twice.

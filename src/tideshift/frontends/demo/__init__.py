@@ -7,13 +7,28 @@ Importing this package imports nothing else: the command line reads its help tex
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["ROWS_DEFAULT", "ROWS_MIN", "run_demo"]
+__all__ = ["HURRIED", "ROWS_DEFAULT", "ROWS_MIN", "Pace", "run_demo"]
 
 ROWS_DEFAULT = 200_000
 ROWS_MIN = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How long the demonstration lingers where there is something to see."""
+
+    classic_seconds: float = 1.5
+    """Before and after the rebuild, so that the writers are at work when it begins."""
+    paused_seconds: float = 2.0
+    slow_seconds: float = 3.0
+
+
+USUAL = Pace()
+HURRIED = Pace(classic_seconds=0.3, paused_seconds=0.3, slow_seconds=0.3)
 
 
 def run_demo(
@@ -22,6 +37,7 @@ def run_demo(
     folder: Path | None = None,
     stream: TextIO | None = None,
     seconds_max: float | None = None,
+    pace: Pace = USUAL,
 ) -> int:
     """Run the demonstration and return its exit code: 0 when everything was proven, 1 when anything differs, 2 for bad arguments, 130 when interrupted.
 
@@ -29,4 +45,4 @@ def run_demo(
     """
     from tideshift.frontends.demo.story import tell
 
-    return tell(rows, folder=folder, stream=stream, seconds_max=seconds_max)
+    return tell(rows, folder=folder, stream=stream, seconds_max=seconds_max, pace=pace)

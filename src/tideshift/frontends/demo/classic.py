@@ -14,9 +14,6 @@ from tideshift.frontends.demo.shop import open_shop
 
 __all__ = ["ClassicRun", "copy_shop", "run_classic"]
 
-SECONDS_BEFORE = 1.5
-SECONDS_AFTER = 1.0
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClassicRun:
@@ -35,18 +32,18 @@ def copy_shop(source: Path, target: Path) -> None:
 
 
 def run_classic(
-    path: Path, *, rows: int, processes: Processes, watch: Callable[[Activity, Activity, Callable[[], bool], float], None]
+    path: Path, *, rows: int, seconds_around: float, processes: Processes, watch: Callable[[Activity, Activity, Callable[[], bool], float], None]
 ) -> ClassicRun:
     """Let writers work on the copy, rebuild its table under them, and stop them."""
     folder = path.parent
     result_path = folder / "classic.seconds"
     crowd = Crowd(processes, path, rows=rows, name="classic")
     crowd.start()
-    watch(crowd.writers, crowd.reader, lambda: False, SECONDS_BEFORE)
+    watch(crowd.writers, crowd.reader, lambda: False, seconds_around)
     crowd.writers.start_again()
     rebuild = processes.start("rebuild", path, result_path, log_path=str(folder / "classic.log"))
     watch(crowd.writers, crowd.reader, lambda: rebuild.poll() is not None, 600.0)
-    watch(crowd.writers, crowd.reader, lambda: False, SECONDS_AFTER)
+    watch(crowd.writers, crowd.reader, lambda: False, seconds_around)
     crowd.stop()
     if rebuild.returncode != 0:
         raise DemoFailed(f"the classic rebuild ended with {rebuild.returncode}; see {folder / 'classic.log'}")

@@ -11,7 +11,7 @@ from tideshift.frontends.demo.processes import DemoFailed, Processes
 __all__ = ["WRITERS", "Crowd"]
 
 WRITERS = 2
-SECONDS_BETWEEN_WRITES = 0.004
+SECONDS_BETWEEN_WRITES = 0.006
 SECONDS_BETWEEN_READS = 0.02
 
 

@@ -39,10 +39,8 @@ def prove(path: Path, *, rows: int, log_paths: list[Path], schema_before: Mappin
     with closing(open_shop(path)) as connection:
         findings: list[Finding] = [
             _orders(connection, model, operations),
-            _compared(
-                "payments, by their foreign key", dict(connection.execute("SELECT order_id, id FROM payments").fetchall()), model.payments
-            ),
-            _compared("stock, kept by the trigger", dict(connection.execute("SELECT id, stock FROM products").fetchall()), model.stock),
+            _pairs(connection, "payments, kept by their foreign key", "SELECT order_id, id FROM payments", model.payments),
+            _pairs(connection, "stock, kept by the trigger", "SELECT id, stock FROM products", model.stock),
             _types(connection),
             _schema(connection, schema_before),
             _checked(connection, "integrity_check", lambda lines: [] if lines == [("ok",)] else lines),
@@ -56,6 +54,12 @@ def _orders(connection: Any, model: Model, operations: int) -> Finding:
     finding = _compared("orders, row by row", present, model.orders)
     found = f"{len(present):,} rows against {operations:,} acknowledged statements{finding.found and ': ' + finding.found}"
     return Finding(finding.what, found, finding.differences)
+
+
+def _pairs(connection: Any, what: str, query: str, expected: Mapping[int, int]) -> Finding:
+    present = dict(connection.execute(query).fetchall())
+    finding = _compared(what, present, expected)
+    return Finding(what, finding.found or f"{len(present):,} of {len(expected):,}", finding.differences)
 
 
 def _number(value: Any) -> Any:

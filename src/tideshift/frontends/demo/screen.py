@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Figures", "PlainScreen", "RichScreen", "Screen", "Watched", "milliseconds", "open_screen"]
 
 BARS = " ▁▂▃▄▅▆▇█"
-SAMPLES = 48
+SAMPLES = 40
 PLAIN_LINE_SECONDS = 2.0
 
 
@@ -59,6 +59,10 @@ class Screen(Protocol):
 
     def show(self, watched: Watched, figures: Figures | None) -> None:
         """Show how things stand now; called many times a second."""
+        ...
+
+    def clear(self) -> None:
+        """Take away what `show` showed."""
         ...
 
     def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -107,6 +111,9 @@ class PlainScreen:
             job = f"{figures.percent:5.1f} % {figures.phase:<22} {figures.rows:>9,} rows {figures.rows_per_second:>8,.0f} rows/s | "
         writers = watched.writers
         self._line(f"    {job}writers {writers.per_second:.0f} statements/s, longest {milliseconds(writers.longest_seconds)}")
+
+    def clear(self) -> None:
+        return
 
     def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         lines = [head, *rows]
@@ -179,6 +186,9 @@ class RichScreen:
             grid.add_row(name, f"{activity.per_second:,.0f} statements/s", curve, longest)
         return grid
 
+    def clear(self) -> None:
+        self._live.update("", refresh=True)
+
     def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.table import Table
         from rich.text import Text
@@ -188,7 +198,6 @@ class RichScreen:
             table.add_column(name, style="bold" if position == 1 else "")
         for row in rows:
             table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
-        self._live.update("", refresh=True)
         self._console.print(table)
 
 
@@ -211,8 +220,8 @@ def _curve(speeds: Sequence[float]) -> str:
     """Draw the last values as a line of bars."""
     top = max(speeds, default=0.0)
     if top <= 0:
-        return BARS[0] * len(speeds)
-    return "".join(BARS[min(8, round(8 * speed / top))] for speed in speeds)
+        return BARS[0] * SAMPLES
+    return "".join(BARS[min(8, round(8 * speed / top))] for speed in speeds).ljust(SAMPLES)
 
 
 def _style(cell: str) -> str:

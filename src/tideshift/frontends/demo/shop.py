@@ -74,10 +74,11 @@ class Order(NamedTuple):
 
 
 def open_shop(path: Path, *, wait_seconds: float = 60.0) -> Any:
-    """Open the shop as an application does: autocommit, references checked."""
+    """Open the shop as an application does: autocommit, references checked, commits as is usual in WAL mode."""
     module, _ = sqlite_library()
     connection = module.connect(str(path), timeout=wait_seconds, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
 

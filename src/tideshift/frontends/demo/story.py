@@ -13,7 +13,7 @@ from typing import TextIO
 
 from tideshift.connect import connect
 from tideshift.dialects.sqlite.library import library_warnings, sqlite_library
-from tideshift.frontends.demo import ROWS_MIN, points
+from tideshift.frontends.demo import ROWS_MIN, Pace, points
 from tideshift.frontends.demo.activity import Activity
 from tideshift.frontends.demo.classic import ClassicRun, copy_shop, run_classic
 from tideshift.frontends.demo.crowd import Crowd
@@ -31,7 +31,7 @@ ROWS_FOR_FULL_SPEED = 100_000
 """Smaller tables are copied slower than could be, so that there is something to see and to interrupt."""
 
 
-def tell(rows: int, *, folder: Path | None, stream: TextIO | None, seconds_max: float | None) -> int:
+def tell(rows: int, *, folder: Path | None, stream: TextIO | None, seconds_max: float | None, pace: Pace) -> int:
     """Run the whole demonstration and return its exit code."""
     screen = open_screen(stream)
     if rows < ROWS_MIN:
@@ -40,16 +40,17 @@ def tell(rows: int, *, folder: Path | None, stream: TextIO | None, seconds_max: 
     if folder is not None and (folder / "shop.db").exists():
         screen.say(f"{folder / 'shop.db'} is there already; name another folder.")
         return 2
-    try:
-        with _terminated_like_interrupted(), _folder(folder) as place, Processes() as processes, screen:
-            deadline = time.monotonic() + (seconds_max if seconds_max is not None else 120 + rows / 1_500)
-            return Story(rows, place, processes, screen, deadline=deadline, kept=folder is not None).run()
-    except DemoFailed as error:
-        screen.say(f"FAILED: {error}")
-        return 1
-    except KeyboardInterrupt:
-        screen.say("Interrupted: every process is stopped" + (", the temporary folder is gone." if folder is None else "."))
-        return 130
+    with _interruptible():
+        try:
+            with _folder(folder) as place, Processes() as processes, screen:
+                deadline = time.monotonic() + (seconds_max if seconds_max is not None else 120 + rows / 1_500)
+                return Story(rows, place, processes, screen, pace=pace, deadline=deadline, kept=folder is not None).run()
+        except DemoFailed as error:
+            screen.say(f"FAILED: {error}")
+            return 1
+        except KeyboardInterrupt:
+            screen.say("Interrupted: every process is stopped" + (", the temporary folder is gone." if folder is None else "."))
+            return 130
 
 
 @contextmanager
@@ -63,27 +64,35 @@ def _folder(folder: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the demonstration as Ctrl-C does, with everything cleaned up; only a main thread can."""
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C or SIGTERM end the demonstration once, and nothing disturb the cleaning up; only a main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def interrupt(*_: object) -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 class Story:
     """One run of the demonstration."""
 
-    def __init__(self, rows: int, folder: Path, processes: Processes, screen: Screen, *, deadline: float, kept: bool) -> None:
+    def __init__(self, rows: int, folder: Path, processes: Processes, screen: Screen, *, pace: Pace, deadline: float, kept: bool) -> None:
         self.rows = rows
         self.path = folder / "shop.db"
         self.url = f"sqlite:///{self.path}"
         self.processes = processes
         self.screen = screen
+        self.pace = pace
         self.kept = kept
         self._deadline = deadline
         self._pacing = threading.Event()
@@ -101,6 +110,7 @@ class Story:
             self._watch(crowd, lambda: crowd.writers.count > 50, seconds_max=20)
             ending = self._online(crowd, job)
         crowd.stop()
+        self.screen.clear()
         self._say_what_changed()
         if points.BEFORE_PROOF.on:
             points.BEFORE_PROOF.fire(folder=str(self.path.parent))
@@ -112,7 +122,7 @@ class Story:
 
     def _open_the_shop(self) -> dict[tuple[str, str], str | None]:
         module, version = sqlite_library()
-        self.screen.chapter("A busy shop", f"SQLite {module.sqlite_version} in WAL mode; {self.rows:,} orders whose amounts are texts.")
+        self.screen.chapter("A busy shop", f"SQLite {module.sqlite_version} in WAL mode, synchronous NORMAL; {self.rows:,} orders whose amounts are texts.")
         for warning in library_warnings(journal_mode="wal", version=version):
             self.screen.say(f"Note: {warning}")
         begun = time.monotonic()
@@ -129,9 +139,12 @@ class Story:
         self.screen.chapter("The classic way, on a copy", "New table, INSERT … SELECT, DROP, RENAME, indexes again: one transaction.")
         copy = self.path.with_name("classic.db")
         copy_shop(self.path, copy)
-        classic = run_classic(copy, rows=self.rows, processes=self.processes, watch=self._watch_activities)
+        classic = run_classic(
+            copy, rows=self.rows, seconds_around=self.pace.classic_seconds, processes=self.processes, watch=self._watch_activities
+        )
         for left in copy.parent.glob("classic*"):
             left.unlink()
+        self.screen.clear()
         self.screen.say(f"It held the lock for {classic.lock_seconds:.2f} s; a writer waited {milliseconds(classic.stall_seconds)}.")
         return classic
 
@@ -163,16 +176,16 @@ class Story:
         job.ask(job.connected.ddl.pause)
         self._follow(crowd, job, lambda: job.view["state"] == "paused")
         rows, statements = job.view["row_count"], crowd.writers.count
-        self._follow(crowd, job, lambda: False, seconds=2.0)
+        self._follow(crowd, job, lambda: False, seconds=self.pace.paused_seconds)
         if job.view["row_count"] != rows:
             raise DemoFailed(f"the job is paused and went on from {rows:,} to {job.view['row_count']:,} rows")
-        self.screen.say(f"Paused for 2 s: still {rows:,} rows, while the writers made {crowd.writers.count - statements:,} statements.")
+        self.screen.say(f"Paused for {self.pace.paused_seconds:g} s: still {rows:,} rows, while the writers made {crowd.writers.count - statements:,} statements.")
         slow = max(50, self.rows // 40)
         job.set_speed(f"{slow}rows")
         job.ask(job.connected.ddl.resume)
         self._follow(crowd, job, lambda: job.view["row_count"] > rows)
         rows, since = job.view["row_count"], time.monotonic()
-        self._follow(crowd, job, lambda: False, seconds=3.0)
+        self._follow(crowd, job, lambda: False, seconds=self.pace.slow_seconds)
         measured = (job.view["row_count"] - rows) / (time.monotonic() - since)
         self.screen.say(f"Resumed with max_write_speed={slow:,}rows: measured {measured:,.0f} rows/s.")
 
