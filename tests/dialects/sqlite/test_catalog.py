@@ -64,7 +64,7 @@ def test_dropping_twice_is_fine(sqlite_path: Path) -> None:
         for _ in range(2):
             with change.writing() as tx:
                 for artifact in change.shadow.artifacts(change.reorg):
-                    assert change.shadow.empty_chunk(tx, artifact, rows_max=10) in (0, 2)
+                    assert change.shadow.empty_chunk(tx, artifact, rows_max=10) in (0, 1, 2)
                     change.shadow.drop(tx, artifact)
 
         assert change.objects() == set()
