@@ -71,8 +71,8 @@ _BESIDE = (
     "CREATE TABLE audit (at INTEGER PRIMARY KEY, what TEXT, k, amount)",
     "CREATE TRIGGER t_in AFTER INSERT ON t BEGIN INSERT INTO audit (what, k, amount) VALUES ('in', NEW.k, typeof(NEW.amount)); END",
     "CREATE TRIGGER t_out AFTER DELETE ON t BEGIN INSERT INTO audit (what, k) VALUES ('out', OLD.k); END",
-    "CREATE TRIGGER t_odd BEFORE UPDATE OF note ON t WHEN NEW.note IN ('skip', 'fail', 'undo') BEGIN"
-    " SELECT CASE NEW.note WHEN 'skip' THEN RAISE(IGNORE) WHEN 'fail' THEN RAISE(FAIL, 'no') ELSE RAISE(ROLLBACK, 'back') END; END",
+    ("CREATE TRIGGER t_odd BEFORE UPDATE OF note ON t WHEN NEW.note IN ('skip', 'fail', 'undo') BEGIN"
+    " SELECT CASE NEW.note WHEN 'skip' THEN RAISE(IGNORE) WHEN 'fail' THEN RAISE(FAIL, 'no') ELSE RAISE(ROLLBACK, 'back') END; END"),
 )
 
 

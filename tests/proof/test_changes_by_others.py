@@ -94,9 +94,9 @@ class Setting:
         """Do it at the stage and return the job as it ended, with what it left behind."""
         with on_engine(self.paths[0]) as engine:
             job_id = engine.submit(STATEMENT, batch_size=6)
-            self._at(engine, job_id, stage, lambda: do(self.paths[0], deed), failpoints)
+            self._at(engine, job_id, stage, lambda: carry_out(self.paths[0], deed), failpoints)
             job = engine.finish(job_id)
-            do(self.paths[1], deed)
+            carry_out(self.paths[1], deed)
             return job, engine.left_behind()
 
     @staticmethod
@@ -109,7 +109,7 @@ class Setting:
         act()
 
 
-def do(path: Path, deed: Deed) -> None:
+def carry_out(path: Path, deed: Deed) -> None:
     with closing(application(path)) as connection:
         for text in deed.texts:
             connection.execute(text)

@@ -1,5 +1,6 @@
 """Random databases, a random type change, and the same change by a reload that shares no code with ours: all must be equal.
 
+Fewer on the standard library's SQLite, on which the suite runs for the second time.
 `TIDESHIFT_PROOF_EXAMPLES` sets the number of examples per kind of key; anything but the default is random anew each time.
 A failing example takes minutes to shrink: set TIDESHIFT_PROOF_SHRINK=1 for that.
 """
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from tests.proof.engine import on_engine
+from tests.proof.engine import library, on_engine
 from tests.proof.random_schema import KEY_KINDS, random_scenario
 from tests.proof.reload import Refused, holds, load, reload_changed
 from tests.proof.schema import Scenario, quoted
@@ -25,11 +26,12 @@ from tests.servers import fast_folder
 from tideshift import errors
 from tideshift.dialects.sqlite.affinity import affinity
 
-EXAMPLES = int(os.environ.get("TIDESHIFT_PROOF_EXAMPLES", "22"))
+EXAMPLES = int(os.environ.get("TIDESHIFT_PROOF_EXAMPLES", "8" if library().__name__.startswith("sqlite3") else "22"))
 SHRINK = [Phase.shrink] if os.environ.get("TIDESHIFT_PROOF_SHRINK") else []
 BY_NAME = os.environ.get("TIDESHIFT_PROOF_EXAMPLES") is None
 
 
+@pytest.mark.stdlib_sqlite
 @pytest.mark.parametrize("key_kind", KEY_KINDS)
 @settings(
     max_examples=EXAMPLES, derandomize=BY_NAME, deadline=None, database=None, print_blob=True,

@@ -50,6 +50,7 @@ def run(folder: Path, shape: Shape, random: Random, failpoints: Failpoints, *, j
             oracle.close()
 
 
+@pytest.mark.stdlib_sqlite
 @pytest.mark.parametrize("number", range(SEEDS))
 @pytest.mark.parametrize("journal_mode", ["wal", "delete"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)

@@ -42,10 +42,10 @@ BESIDE = (
     "CREATE TRIGGER big_gone INSTEAD OF DELETE ON big BEGIN DELETE FROM orders WHERE id = OLD.id; END",
     "CREATE VIRTUAL TABLE found USING fts5(customer, label, content='orders', content_rowid='id')",
     "CREATE TRIGGER found_in AFTER INSERT ON orders BEGIN INSERT INTO found(rowid, customer, label) VALUES (NEW.id, NEW.customer, NEW.label); END",
-    "CREATE TRIGGER found_out AFTER DELETE ON orders BEGIN INSERT INTO found(found, rowid, customer, label)"
-    " VALUES ('delete', OLD.id, OLD.customer, OLD.label); END",
-    "CREATE TRIGGER found_new AFTER UPDATE ON orders BEGIN INSERT INTO found(found, rowid, customer, label)"
-    " VALUES ('delete', OLD.id, OLD.customer, OLD.label); INSERT INTO found(rowid, customer, label) VALUES (NEW.id, NEW.customer, NEW.label); END",
+    ("CREATE TRIGGER found_out AFTER DELETE ON orders BEGIN INSERT INTO found(found, rowid, customer, label)"
+    " VALUES ('delete', OLD.id, OLD.customer, OLD.label); END"),
+    ("CREATE TRIGGER found_new AFTER UPDATE ON orders BEGIN INSERT INTO found(found, rowid, customer, label)"
+    " VALUES ('delete', OLD.id, OLD.customer, OLD.label); INSERT INTO found(rowid, customer, label) VALUES (NEW.id, NEW.customer, NEW.label); END"),
 )
 
 

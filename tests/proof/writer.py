@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -26,10 +27,8 @@ COLUMNS = "k, u, n, typeof(amount), amount, note"
 def module() -> Any:
     """Return the SQLite module that this run is about."""
     if os.environ.get("TIDESHIFT_SQLITE") != "stdlib":
-        try:
+        with suppress(ImportError):  # there are no wheels of it for every machine
             return import_module("pysqlite3.dbapi2")
-        except ImportError:
-            pass  # there are no wheels of it for every machine
     return import_module("sqlite3")
 
 

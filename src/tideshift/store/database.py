@@ -161,8 +161,10 @@ class Session:
             statement = "BEGIN"
             try:
                 connection.begin()
-                wait = wait if turn is None else turn.wait_seconds
-                database.driver.begin(connection, write=write, durable=durable, lock_wait_seconds=wait)
+                waits = turn is None or turn.ours
+                database.driver.begin(
+                    connection, write=write, durable=durable, lock_wait_seconds=wait if waits else 0.0
+                )
                 statement = ""
                 if turn is not None:
                     turn.begun()

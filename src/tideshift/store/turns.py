@@ -28,17 +28,13 @@ FULL_ROOM_SHARE_PERCENT = 30
 
 
 class Turn:
-    """One write transaction's turn: how long it may still wait, and since when it holds the lock."""
+    """One write transaction's turn: whether it really has it, and since when it holds the lock."""
 
-    def __init__(self, clock: Clock, *, deadline: float) -> None:
+    def __init__(self, clock: Clock, *, ours: bool) -> None:
         self._clock = clock
-        self._deadline = deadline
+        self.ours = ours
+        """False when the time was over before the others of this process were done: then there is no more to wait for."""
         self.held_from: float | None = None
-
-    @property
-    def wait_seconds(self) -> float:
-        """Return what is left of the time that the transaction may wait for its lock."""
-        return max(0.0, self._deadline - self._clock.monotonic())
 
     def begun(self) -> None:
         """Note that the lock is held from now on."""
@@ -58,17 +54,16 @@ class Turns:
     @contextmanager
     def turn(self, *, wait_seconds: float, lock_share_percent: int) -> Iterator[Turn]:
         """Wait for this process's turn and until the lock was free for long enough, then let the transaction run."""
-        turn = Turn(self._clock, deadline=self._clock.monotonic() + wait_seconds)
-        ordered = self._order.acquire(timeout=max(0.0, wait_seconds))
+        turn = Turn(self._clock, ours=self._order.acquire(timeout=max(0.0, wait_seconds)))
         try:
-            if ordered:
+            if turn.ours:
                 self._leave_room(lock_share_percent)
             yield turn
         finally:
             if turn.held_from is not None:
                 self._released_at = self._clock.monotonic()
                 self._held_seconds = self._released_at - turn.held_from
-            if ordered:
+            if turn.ours:
                 self._order.release()
 
     def _leave_room(self, lock_share_percent: int) -> None:

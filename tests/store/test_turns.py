@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tideshift.clock import SteppedClock, SystemClock
+from tideshift.store.turns import ROOM_SECONDS, Turns, room_after
+
+USUAL = {"wait_seconds": 1.0, "lock_share_percent": 25}
+
+
+@pytest.mark.parametrize(
+    ("held_seconds", "share", "room"),
+    [
+        (0.009, 25, ROOM_SECONDS),
+        (0.5, 25, ROOM_SECONDS),
+        (0.001, 25, 0.01),
+        (0.009, 5, ROOM_SECONDS),
+        (0.009, 50, 0.009),
+        (0.5, 50, ROOM_SECONDS),
+        (0.009, 100, 0.0),
+        (0.0, 25, 0.0),
+    ],
+)
+def test_room_follows_the_hold(held_seconds, share, room):
+    """Others get as long as a refused writer sleeps, less behind a very short hold or for a larger share, nothing for all of it."""
+    assert room_after(held_seconds, lock_share_percent=share) == pytest.approx(room)
+
+
+def used(turns, clock, *, held_seconds, **wished):
+    """Take a turn, hold the lock for a while, and return when the lock was asked for."""
+    with turns.turn(**{**USUAL, **wished}) as turn:
+        asked_at = clock.monotonic()
+        turn.begun()
+        if held_seconds:
+            clock.advance(held_seconds)
+    return asked_at
+
+
+def test_the_next_turn_leaves_room():
+    """The lock is asked for again only when it was free for the whole gap, and at once when that has passed anyway."""
+    clock = SteppedClock()
+    turns = Turns(clock)
+
+    first = used(turns, clock, held_seconds=0.01)
+    second = used(turns, clock, held_seconds=0.01)
+    clock.advance(1.0)
+    third = used(turns, clock, held_seconds=0.0)
+
+    assert second - first == pytest.approx(0.01 + ROOM_SECONDS, abs=1e-6)
+    assert third - second == pytest.approx(0.01 + 1.0, abs=1e-6)
+
+
+def test_a_turn_without_a_lock_leaves_none():
+    """A transaction that never got the lock, or held it for no time, keeps nobody waiting."""
+    clock = SteppedClock()
+    turns = Turns(clock)
+
+    with turns.turn(**USUAL):
+        clock.advance(0.01)
+    first = used(turns, clock, held_seconds=0.0)
+    second = used(turns, clock, held_seconds=0.0)
+
+    assert second == first
+
+
+def test_turns_do_not_overlap():
+    """Two threads of a process never ask for the lock at the same time."""
+    turns = Turns(SystemClock())
+    inside, overlaps = [], []
+
+    def work():
+        for _ in range(50):
+            with turns.turn(**{**USUAL, "wait_seconds": 30.0}) as turn:
+                inside.append(turn)
+                overlaps.append(len(inside) > 1)
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(overlaps) == 200
+    assert not any(overlaps)
+
+
+def test_who_waited_too_long_goes_on_without():
+    """A transaction whose time is over asks the database, which has the last word, and leaves the other's turn alone."""
+    turns = Turns(SystemClock())
+
+    with turns.turn(**USUAL) as first:
+        with turns.turn(wait_seconds=0.0, lock_share_percent=25) as second:
+            pass
+        with turns.turn(wait_seconds=0.0, lock_share_percent=25) as third:
+            pass
+    with turns.turn(**USUAL) as fourth:
+        pass
+
+    assert (first.ours, second.ours, third.ours, fourth.ours) == (True, False, False, True)
