@@ -29,7 +29,7 @@ def load(path: Path, scenario: Scenario) -> None:
         connection.execute("BEGIN")
         for row in scenario.rows:
             if row.table in names:
-                _tried(connection, _insert(row.table, row.columns, row.values, "OR IGNORE"), _binds(row.values))
+                _tried(connection, *_insert(row.table, row.columns, row.values, "OR IGNORE", scenario.encoding))
         for deletion in scenario.deletions:
             _tried(connection, deletion)
         connection.execute("COMMIT")
@@ -46,7 +46,7 @@ def reload_changed(source: Path, path: Path, scenario: Scenario) -> None:
             new.execute("BEGIN")
             for table in scenario.tables:
                 mapped = {change.column: f"({change.using})"} if table is scenario.target and change.using else {}
-                _copy_rows(old, new, table, mapped)
+                _copy_rows(old, new, table, mapped, scenario.encoding)
             new.execute("COMMIT")
             for text in scenario.others:
                 new.execute("ANALYZE sqlite_master" if text == "ANALYZE" else text)
@@ -69,7 +69,7 @@ def holds(path: Path) -> dict[str, Any]:
             "rows": {name: contents(connection, name) for name in tables if name != "sqlite_sequence"},
             "sequence": _sequence(connection),
             # Table by table: where one reference cannot be checked at all, the library stops there, in no certain order.
-            "references": sum((_answer(connection, f"PRAGMA foreign_key_check({quoted(name)})") for name in tables), []),
+            "references": [row for name in sorted(tables) for row in _answer(connection, f"PRAGMA foreign_key_check({quoted(name)})")],
             "integrity": _answer(connection, "PRAGMA integrity_check"),
         }
 
@@ -106,13 +106,14 @@ def _tried(connection: Any, sql: str, binds: tuple[object, ...] = ()) -> bool:
     return True
 
 
-def _insert(table: str, columns: tuple[str, ...], values: tuple[Value, ...], conflict: str) -> str:
-    marks = ", ".join("CAST(? AS TEXT)" if kind == "text" else "?" for kind, _ in values)
-    return f"INSERT {conflict} INTO {quoted(table)} ({', '.join(map(quoted, columns))}) VALUES ({marks})"
-
-
-def _binds(values: tuple[Value, ...]) -> tuple[object, ...]:
-    return tuple(value for _, value in values)
+def _insert(
+    table: str, columns: tuple[str, ...], values: tuple[Value, ...], conflict: str, encoding: str
+) -> tuple[str, tuple[object, ...]]:
+    """Return the statement with its binds; text that is not valid can only be given as bytes, and only where they are UTF-8."""
+    as_bytes = encoding == "UTF-8"
+    marks = ", ".join("CAST(? AS TEXT)" if kind == "text" and as_bytes else "?" for kind, _ in values)
+    binds = tuple(value if as_bytes or kind != "text" else value.decode("utf-16-le") for kind, value in values)  # type: ignore[attr-defined]
+    return f"INSERT {conflict} INTO {quoted(table)} ({', '.join(map(quoted, columns))}) VALUES ({marks})", binds
 
 
 def _in_catalogue_order(old: Any, scenario: Scenario) -> list[Table]:
@@ -120,7 +121,7 @@ def _in_catalogue_order(old: Any, scenario: Scenario) -> list[Table]:
     return sorted(scenario.tables, key=lambda table: order.index(table.name))
 
 
-def _copy_rows(old: Any, new: Any, table: Table, mapped: dict[str, str]) -> None:
+def _copy_rows(old: Any, new: Any, table: Table, mapped: dict[str, str], encoding: str) -> None:
     names = [column.name for column in table.written()]
     rowid = table.rowid_alias()
     if rowid is not None and table.rowid_column is None:
@@ -131,7 +132,7 @@ def _copy_rows(old: Any, new: Any, table: Table, mapped: dict[str, str]) -> None
         shown += [f"typeof({value})", f"CASE typeof({value}) WHEN 'text' THEN CAST({value} AS BLOB) ELSE {value} END"]
     for row in old.execute(f"SELECT {', '.join(shown)} FROM {quoted(table.name)} NOT INDEXED").fetchall():
         values = tuple(zip(row[::2], row[1::2], strict=True))
-        new.execute(_insert(table.name, tuple(names), values, "OR ABORT"), _binds(values))
+        new.execute(*_insert(table.name, tuple(names), values, "OR ABORT", encoding))
 
 
 def _copy_system_table(old: Any, new: Any, table: str) -> None:

@@ -31,6 +31,9 @@ class Shape:
     """The column by which several rows are updated at once. It must be the table's own order: a trigger, of whomever, makes
     SQLite visit the rows of an UPDATE in that order instead of an index's, and where rows conflict the order decides."""
 
+    def __str__(self) -> str:
+        return self.name
+
     def table(self, type_text: str) -> str:
         """Return the text with this type."""
         return self.text.replace("{type}", f" {type_text}" if type_text else "")
@@ -59,6 +62,14 @@ SHAPES = (
     Shape(
         "without rowid", f"CREATE TABLE t (k INT, g TEXT DEFAULT 'g' COLLATE NOCASE, {_REST}, PRIMARY KEY (k DESC, g)) WITHOUT ROWID"
         .replace("REFERENCES t(k)", "REFERENCES t(u)"), "REAL", "TEXT", "k, g",
+    ),
+    Shape(
+        "unique amount", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST})".replace("amount{type}", "amount{type} UNIQUE ON CONFLICT REPLACE"),
+        "TEXT", "INTEGER", "k",
+    ),
+    Shape(
+        "unique by USING", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST})".replace("amount{type}", "amount{type} NOT NULL DEFAULT 7 UNIQUE"),
+        "INTEGER", "TEXT", "k", using="amount || '%'",
     ),
     Shape("strict", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST}) STRICT", "ANY", "INTEGER", "k", refused="not a number"),
 )  # fmt: skip
