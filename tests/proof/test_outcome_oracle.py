@@ -55,7 +55,7 @@ def run(folder: Path, shape: Shape, random: Random, failpoints: Failpoints, *, j
 @pytest.mark.stdlib_sqlite
 @pytest.mark.parametrize("number", range(SEEDS))
 @pytest.mark.parametrize(("shape", "journal_mode"), CASES, ids=str)
-def test_every_statement_has_the_outcome_that_it_has_without_a_job(
+def test_every_statement_has_the_outcome_that_it_has_without_a_job(  # noqa: PLR0917 - fixtures and parameters
     tmp_path: Path, random: Random, failpoints: Failpoints, shape: Shape, journal_mode: str, number: int
 ) -> None:
     """Outcome, changes(), last_insert_rowid() and RETURNING are equal for each statement, the rows at the end; every window was hit."""
