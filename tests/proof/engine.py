@@ -29,6 +29,7 @@ __all__ = ["Engine", "Stuck", "application", "library", "on_engine", "repairs"]
 
 TURN_SECONDS = 0.05
 HEARTBEAT_TURNS = 8
+OWNER_TURNS = 5
 TURNS_MAX = 4_000
 PARTS = 2
 """Into how many ranges a small table is cut: each costs a dozen system statements and proves nothing more."""
@@ -77,7 +78,7 @@ class Engine:
         return self.connected.ddl.submit(statement, parameters=parameters).id
 
     def turn(self) -> None:
-        """Let the node do one chunk, or else let the owner look once."""
+        """Let the node do one chunk; let the owner look when there is none to do, and now and then beside it."""
         self.clock.advance(TURN_SECONDS)
         self.turns += 1
         running = [executor for executor in self.node.executors if not executor.ended]
@@ -91,7 +92,7 @@ class Engine:
             self.delays.append(error)
         for executor in running:
             executor.step()
-        if not running:
+        if not running or self.turns % OWNER_TURNS == 0:
             self.owner.tick()
 
     def job(self, job_id: int) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,6 +20,7 @@ from tideshift.store.points import AFTER_BEGIN, BEFORE_BEGIN, BEFORE_STATEMENT
 
 __all__ = ["Oracle", "Outcome", "answer"]
 
+PAUSED_TURNS = 15
 SPAN_CALLS_MAX = 2
 """For how many of our own attempts an application may keep its transaction open."""
 
@@ -80,7 +82,10 @@ class Oracle:
     def drive(self) -> None:
         """Step the engine to the job's end with statements in between, and some more after it."""
         ended = False
-        for _ in range(3_000):
+        pause_at = self.random.randint(5, 60)
+        for turn in range(3_000):
+            if turn in (pause_at, pause_at + PAUSED_TURNS):
+                self._ask(self.engine.connected.ddl.pause if turn == pause_at else self.engine.connected.ddl.resume)
             if not self.stream.in_transaction:
                 ended = self._look()
             if ended:
@@ -91,6 +96,13 @@ class Oracle:
         assert ended, f"the job did not end: {self.stage}"
         self._run("after the job", 25)
         self._close_transaction()
+
+    def _ask(self, command: Callable[[int], object]) -> None:
+        """Let a person pause or resume the job; the client is in no race."""
+        self._close_transaction()
+        self.busy = True
+        command(self.job_id)
+        self.busy = False
 
     def _look(self) -> bool:
         """See where the job stands, without a gap for the application; return whether all of it is over."""

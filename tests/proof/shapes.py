@@ -27,6 +27,8 @@ class Shape:
     refused: str = ""
     """An amount that the new shape does not take (none if it takes everything)."""
     rows: int = 480
+    extra: tuple[str, ...] = ()
+    """What is made beside it on this shape only."""
     walk: str = "k"
     """The column by which several rows are updated at once. It must be the table's own order: a trigger, of whomever, makes
     SQLite visit the rows of an UPDATE in that order instead of an index's, and where rows conflict the order decides."""
@@ -52,6 +54,16 @@ _REST = (
 )
 _REST_LOOSE = _REST.replace("u TEXT UNIQUE", "u TEXT UNIQUE ON CONFLICT REPLACE").replace("REFERENCES t(k)", "REFERENCES t(u)")
 
+_AGAIN = "UPDATE t SET amount = 5, u = coalesce(u, 'x') || '!' WHERE k = NEW.k - 1; DELETE FROM t WHERE k = NEW.k + 2;"
+_PUT = "INSERT OR REPLACE INTO t (k, u, n) VALUES (NEW.id * 3, 'u' || NEW.id, 'n' || (NEW.id + 5));"
+_BUSY = (
+    f"CREATE TRIGGER t_again AFTER UPDATE OF v, amount ON t WHEN NEW.k % 4 = 0 BEGIN {_AGAIN} END",
+    "CREATE TRIGGER t_first BEFORE INSERT ON t WHEN NEW.k % 7 = 0 BEGIN UPDATE t SET n = n || '?', v = NULL WHERE k = NEW.k + 1; END",
+    f"CREATE TRIGGER p_in AFTER INSERT ON parent BEGIN {_PUT} END",
+    "CREATE TRIGGER p_out AFTER DELETE ON parent BEGIN UPDATE OR REPLACE t SET u = 'u' || (OLD.id + 9) WHERE k = OLD.id * 2; END",
+)
+"""Triggers that write the table themselves, under whatever conflict clause the outer statement has."""
+
 SHAPES = (
     Shape("counted", f"CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, {_REST})", "TEXT", "NUMERIC", "k"),
     Shape(
@@ -70,6 +82,10 @@ SHAPES = (
     Shape(
         "unique by USING", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST})".replace("amount{type}", "amount{type} NOT NULL DEFAULT 7 UNIQUE"),
         "INTEGER", "TEXT", "k", using="amount || '%'",
+    ),
+    Shape(
+        "busy triggers", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST})", "TEXT", "INTEGER", "k",
+        extra=_BUSY,
     ),
     Shape("strict", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST}) STRICT", "ANY", "INTEGER", "k", refused="not a number"),
 )  # fmt: skip
@@ -102,7 +118,7 @@ def make(path: Path, shape: Shape, *, journal_mode: str) -> None:
                 (k, f"u{k}", f"n{k}" if k != 7 else "usual", k if k % 3 == 0 else -k, amount, k % PARENTS + 1 if k % 5 else None, f"row {k}"),
             )
         connection.execute("COMMIT")
-        for text in _BESIDE:
+        for text in (*_BESIDE, *shape.extra):
             connection.execute(text)
         connection.executemany("INSERT INTO child VALUES (?, ?)", [(n, f"u{n * 3}") for n in range(1, shape.rows // 6)])
 

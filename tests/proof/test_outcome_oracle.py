@@ -9,13 +9,12 @@ import os
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-from tests.proof.engine import on_engine, repairs
-from tests.proof.oracle import Oracle
-from tests.proof.shapes import SHAPES, Shape, make
+from tests.proof.beside import beside
+from tests.proof.engine import repairs
+from tests.proof.shapes import SHAPES, Shape
 from tideshift.failpoint.pytest_plugin import Failpoints
 
 SEEDS = int(os.environ.get("TIDESHIFT_PROOF_SEEDS", "1"))
@@ -28,30 +27,6 @@ WINDOWS = (
 SNAPSHOT_WINDOWS = ("verify: inside the snapshot",)
 
 
-def run(folder: Path, shape: Shape, random: Random, failpoints: Failpoints, *, journal_mode: str, refusing: bool = False) -> tuple[Oracle, Any]:
-    """Run one stream beside one job from its submission to its end."""
-    paths = (folder / "with.db", folder / "without.db")
-    for path in paths:
-        make(path, shape, journal_mode=journal_mode)
-    with on_engine(paths[0], parts=8) as engine:
-        oracle = Oracle(engine, *paths, shape, random, wal=journal_mode == "wal")
-        try:
-            oracle.watch(failpoints)
-            oracle._run("before the job", 20)
-            oracle._close_transaction()
-            oracle.busy = True  # planning and submission are the client's, not the job's
-            oracle.job_id = engine.submit(shape.statement, batch_size=12)
-            oracle.busy = False
-            if refusing:
-                engine.until_stage(oracle.job_id, "copy")
-                oracle.stream.refusing = True
-            oracle.drive()
-            oracle.compare()
-            return oracle, engine.job(oracle.job_id)
-        finally:
-            oracle.close()
-
-
 @pytest.mark.stdlib_sqlite
 @pytest.mark.parametrize("number", range(SEEDS))
 @pytest.mark.parametrize(("shape", "journal_mode"), CASES, ids=str)
@@ -59,7 +34,7 @@ def test_every_statement_has_the_outcome_that_it_has_without_a_job(  # noqa: PLR
     tmp_path: Path, random: Random, failpoints: Failpoints, shape: Shape, journal_mode: str, number: int
 ) -> None:
     """Outcome, changes(), last_insert_rowid() and RETURNING are equal for each statement, the rows at the end; every window was hit."""
-    oracle, job = run(tmp_path, shape, random, failpoints, journal_mode=journal_mode)
+    oracle, job = beside(tmp_path, shape, random, failpoints, journal_mode=journal_mode)
 
     assert not oracle.faults, "\n".join(oracle.faults)
     assert str(job.state) == "synced", job.error
@@ -76,7 +51,7 @@ def test_a_value_that_cannot_be_carried_ends_the_job_and_touches_nobody(
     tmp_path: Path, random: Random, failpoints: Failpoints, shape: Shape
 ) -> None:
     """The writer's statement succeeds as without a job; the job rolls back, names the key, and leaves nothing."""
-    oracle, job = run(tmp_path, shape, random, failpoints, journal_mode="wal", refusing=True)
+    oracle, job = beside(tmp_path, shape, random, failpoints, journal_mode="wal", refusing=True)
 
     assert not oracle.faults, "\n".join(oracle.faults)
     assert str(job.state) == "rollback done"
