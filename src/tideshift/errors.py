@@ -17,7 +17,6 @@ __all__ = [
     "DiskFull",
     "Interrupted",
     "InvalidParameter",
-    "LeaseLost",
     "LockTimeout",
     "MoveNotAllowed",
     "NoSystemTables",
@@ -72,13 +71,6 @@ class CommandRefused(TideshiftError):
     """A user's command is not possible in the present state; the message says which rule applies."""
 
     code = "command_refused"
-    exit_code = 8
-
-
-class LeaseLost(TideshiftError):
-    """The tenure under which this owner works is over."""
-
-    code = "lease_lost"
     exit_code = 8
 
 

@@ -288,5 +288,5 @@ def _errors_logged(kept: list[str]) -> Iterator[None]:
 
 def is_expected(line: str, injected: Sequence[str]) -> bool:
     """Whether an error that escaped or was logged is the injected one, or what the engine says of it."""
-    passing = (errors.StateChanged.__name__, errors.SubtaskLost.__name__, errors.LeaseLost.__name__)
+    passing = (errors.StateChanged.__name__, errors.SubtaskLost.__name__)
     return any(word in line for word in (*injected, *passing))

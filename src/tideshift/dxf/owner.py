@@ -51,10 +51,6 @@ class Owner:
                 return worked
             try:
                 worked |= duty.tick(tenure)
-            except errors.LeaseLost:
-                log.warning("the lease is lost")
-                self.tenure = None
-                return worked
             except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
                 log.info("%s: again after %s", type(duty).__name__, error)
             except Exception:
