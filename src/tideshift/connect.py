@@ -97,7 +97,7 @@ def connect(url: str, *, clock: Clock | None = None, profile: Profile = NORMAL, 
     """
     from tideshift.ddl.commands import Ddl
     from tideshift.ddl.reorg.purge import PurgeType
-    from tideshift.ddl.reorg.task import CheckRowsType, ReorgType
+    from tideshift.ddl.reorg.task import CheckRowsType, ReferencesType, ReorgType
     from tideshift.dxf.commands import Dxf
     from tideshift.dxf.tasktype import Registry
     from tideshift.store.database import Database
@@ -105,7 +105,7 @@ def connect(url: str, *, clock: Clock | None = None, profile: Profile = NORMAL, 
     driver, make_dialect = _driver(url)
     database = Database(driver, clock=clock, profile=profile)
     dialect: Dialect = make_dialect()
-    registry = Registry(CheckRowsType(dialect), ReorgType(dialect), PurgeType(dialect))
+    registry = Registry(CheckRowsType(dialect), ReorgType(dialect), ReferencesType(dialect), PurgeType(dialect))
     who = actor or default_actor()
     return Connected(database, dialect, Ddl(database, dialect, actor=who), Dxf(database, actor=who), registry)
 

@@ -5,7 +5,7 @@ import pytest
 from tests.cli.programs import TO_INTEGER, TO_NUMERIC, Started, ask, make_shop, run
 from tests.cli.schema_check import check
 
-SLOW = ("--max-write-speed", "2rows", "--batch-size", "4")
+SLOW = ("--strategy", "shadow_table", "--max-write-speed", "2rows", "--batch-size", "4")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.cli.schema_check import check
 from tideshift.config import FAST
 from tideshift.connect import connect
 
-SLOW = ("--max-write-speed", "2rows", "--batch-size", "4")
+SLOW = ("--strategy", "shadow_table", "--max-write-speed", "2rows", "--batch-size", "4")
 
 
 def codes(ran):

@@ -10,7 +10,7 @@ import time
 from tests.cli.programs import PROGRAM, TO_NUMERIC, Started, ask, environment, make_shop, run
 from tests.cli.schema_check import check
 
-SLOW = ("--max-write-speed", "2rows", "--batch-size", "4")
+SLOW = ("--strategy", "shadow_table", "--max-write-speed", "2rows", "--batch-size", "4")
 STOP_SECONDS = 5.5
 """What the contract allows, and what a busy machine takes to end a process."""
 

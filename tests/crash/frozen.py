@@ -55,7 +55,7 @@ def submit(path: Path, change: str = CHANGE, **parameters: Any) -> int:
     """Submit a change, as a client of its own would."""
     with connect(str(path), profile=FAST, actor="client") as connected:
         connected.bootstrap()
-        return connected.ddl.submit(change, parameters={"batch_size": 100, **parameters}, keep_old_seconds=0).id
+        return connected.ddl.submit(change, parameters={"batch_size": 100, **parameters}, keep_old_seconds=0, strategy="shadow_table").id
 
 
 def write_meanwhile(path: Path) -> None:

@@ -52,6 +52,7 @@ class Scenario:
     """How many steps each executor takes between two ticks of the owner."""
     ends: str = "synced"
     seed: int = 1
+    strategy: str = "shadow_table"
 
     @property
     def operations(self) -> list[Statement]:
@@ -221,7 +222,7 @@ class Life:
 
     def submit(self) -> None:
         """Hand the change in."""
-        job = self.connected.ddl.submit(self.scenario.application.change, parameters=dict(self.scenario.parameters), keep_old_seconds=0)
+        job = self.connected.ddl.submit(self.scenario.application.change, parameters=dict(self.scenario.parameters), keep_old_seconds=0, strategy=self.scenario.strategy)
         self.acknowledge(f"job {job.id}")
         self.told.acknowledged.append(f"job {job.id}")
 

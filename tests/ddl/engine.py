@@ -88,7 +88,7 @@ class Engine:
     def submit(self, table: str = "t", **options) -> Job:
         """Ask for the change of one table, in small chunks."""
         parameters = {"batch_size": 10, "lock_share": 100, **options.pop("parameters", {})}
-        return self.ddl.submit(statement(table), parameters=parameters, **options)
+        return self.ddl.submit(statement(table), parameters=parameters, **{"strategy": "shadow_table", **options})
 
     def run_to(self, job_id: int, *states: JobState) -> Job:
         """Step until the job is in one of the states (any final one by default), and all is purged when it has ended."""

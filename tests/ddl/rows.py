@@ -6,9 +6,9 @@ from sqlalchemy import insert
 
 from tideshift.config import PARAMETERS
 from tideshift.ddl import tables
-from tideshift.ddl.actions.modify_column import shadow_plan
-from tideshift.ddl.change import SetColumnType, TableName
-from tideshift.ddl.dialect import Reshaping
+from tideshift.ddl.actions.shadow import shadow_plan
+from tideshift.ddl.change import AlterTable, SetColumnType, TableName
+from tideshift.ddl.dialect import Claim, Reshaping, Strategy
 from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JobState
 from tideshift.store.database import Transaction
@@ -16,13 +16,15 @@ from tideshift.store.database import Transaction
 
 def job_columns(*, table: str = "t", **columns):
     """The columns of a job that changes a column of one table, without its id and state."""
-    change = SetColumnType(table=TableName(None, table), column="c", type_text="text")
-    reshaping = Reshaping(table=change.table, key_columns=("id",), may_refuse_rows=False, sql_steps=())
+    change = AlterTable(table=TableName(None, table), actions=(SetColumnType(column="c", type_text="text"),))
+    reshaping = Reshaping(
+        table=change.table, strategy=Strategy.SHADOW_TABLE, claims=(Claim(table),), key_columns=("id",), may_refuse_rows=False, sql_steps=()
+    )  # fmt: skip
     plan = shadow_plan(reshaping)
     return {
         "type": change.kind, "schema_name": None, "table_name": table, "objects": [{"name": table, "mode": "exclusive"}],
         "query": f"ALTER TABLE {table} ALTER COLUMN c TYPE text", "change": change.as_record(), "plan": plan.as_record(),
-        "plan_version": plan.version, "strategy": str(plan.strategy), "keep_old_seconds": 0.0, "warnings": [],
+        "plan_version": plan.version, "strategy": str(plan.strategy), "strategy_wished": None, "keep_old_seconds": 0.0, "warnings": [],
         "parameters": {name: {"value": parameter.default, "since": 1} for name, parameter in PARAMETERS.items()},
         "row_total": 100, "row_total_exact": True, **columns,
     }  # fmt: skip

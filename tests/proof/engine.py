@@ -53,8 +53,9 @@ def application(path: Path, *, timeout_seconds: float = 0.0) -> Any:
 class Engine:
     """One owner and one node on one file, stepped by hand."""
 
-    def __init__(self, path: Path, *, later_seconds: float = 0, parts: int = PARTS) -> None:
+    def __init__(self, path: Path, *, later_seconds: float = 0, parts: int = PARTS, strategy: str = "shadow_table") -> None:
         self.path = path
+        self.strategy = strategy
         self._parts = reorg_task.PARTS
         reorg_task.PARTS = parts
         self.clock = SteppedClock()
@@ -75,7 +76,7 @@ class Engine:
 
     def submit(self, statement: str, **parameters: Any) -> int:
         """Submit a change and return the job's id."""
-        return self.connected.ddl.submit(statement, parameters=parameters).id
+        return self.connected.ddl.submit(statement, parameters=parameters, strategy=self.strategy).id
 
     def turn(self) -> None:
         """Let the node do one chunk; let the owner look when there is none to do, and now and then beside it."""

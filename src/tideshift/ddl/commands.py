@@ -7,13 +7,14 @@ It answers per job: applied, already so, or refused because of a named rule; an 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from tideshift import errors
 from tideshift.config import PARAMETERS, parse_parameters
 from tideshift.ddl import points, tables, view
 from tideshift.ddl.change import Change
-from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.dialect import Dialect, Strategy
 from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.permission import COPIED, why_not
@@ -23,7 +24,7 @@ from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, Transaction
 
-__all__ = ["Ddl"]
+__all__ = ["STRATEGIES_TO_WISH", "Ddl"]
 
 _J = JobState
 _ALREADY = {
@@ -33,6 +34,7 @@ _ALREADY = {
 }
 _SUPERSEDES = {"cancel": ("pause", "resume", "alter"), "pause": ("resume",), "resume": ()}
 
+STRATEGIES_TO_WISH = (Strategy.INSTANT.value, Strategy.DIRECT.value, Strategy.SHADOW_TABLE.value)
 KEEP_OLD_SECONDS_MAX = 100 * 366 * 86_400.0
 
 
@@ -44,38 +46,40 @@ class Ddl:
         self.dialect = dialect
         self.actor = actor
 
-    def plan(self, statement: str | Change) -> Proposal:
+    def plan(self, statement: str | Change, *, strategy: str | None = None) -> Proposal:
         """Work out what a change would do; writes nothing and needs no system tables.
 
-        Raises `BadStatement`, `NotFound`, or `PlanRefused` with every reason.
+        `strategy` asks for one way (instant, direct, shadow_table; None: the cheapest that does it right). Raises
+        `BadStatement`, `NotFound`, or `PlanRefused` with every reason.
         """
         change = read_change(statement)
         with self.database.transaction(write=False) as tx:
-            return propose(tx, self.dialect, change)
+            return propose(tx, self.dialect, change, strategy=_strategy(strategy))
 
     def submit(
-        self, statement: str | Change, *, parameters: Mapping[str, Any] | None = None, keep_old_seconds: float | None = None
-    ) -> Job:
+        self, statement: str | Change, *, parameters: Mapping[str, Any] | None = None, keep_old_seconds: float | None = None,
+        strategy: str | None = None,
+    ) -> Job:  # fmt: skip
         """Submit a change as a durable job; it is planned first, and refused before anything is written.
 
-        `keep_old_seconds` is how long the replaced table stays (None: the dialect's default).
+        `keep_old_seconds` is how long the replaced table stays (None: the dialect's default); `strategy` as in `plan`.
         """
         wished = parse_parameters(parameters or {})
         change = read_change(statement)
-        proposal = self.plan(change)
+        proposal = self.plan(change, strategy=strategy)
         keep = self.dialect.capabilities.keep_old_seconds if keep_old_seconds is None else keep_old_seconds
         if not 0 <= keep <= KEEP_OLD_SECONDS_MAX:
             raise errors.InvalidParameter(f"keep_old: {keep} is outside 0 seconds to 100 years")
         query = statement if isinstance(statement, str) else repr(change)
-        table = proposal.plan.reshaping.table
+        reshaping = proposal.plan.reshaping
 
         def insert(tx: Transaction) -> Job:
             now = tx.now_ms()
             values = {name: {"value": wished.get(name, PARAMETERS[name].default), "since": now} for name in PARAMETERS}
             return tables.insert_job(
-                tx, actor=self.actor, type=change.kind, schema_name=table.schema, table_name=table.name,
-                objects=[{"name": str(table).lower(), "mode": "exclusive"}], query=query, change=change.as_record(),
-                plan=proposal.plan.as_record(), plan_version=proposal.plan.version, strategy=str(proposal.plan.strategy),
+                tx, actor=self.actor, type=change.kind, schema_name=reshaping.table.schema, table_name=reshaping.table.name,
+                objects=[asdict(claim) for claim in reshaping.claims], query=query, change=change.as_record(),
+                plan=proposal.plan.as_record(), plan_version=proposal.plan.version, strategy=str(reshaping.strategy), strategy_wished=strategy,
                 parameters=values, keep_old_seconds=keep, warnings=list(proposal.warnings), row_total=proposal.rows,
                 row_total_exact=proposal.rows_exact,
             )  # fmt: skip
@@ -185,6 +189,14 @@ class Ddl:
         except (errors.StateChanged, errors.Retryable) as error:
             # Said for this id alone, so that the others are still asked.
             return Answer(id=job_id, verdict=Verdict.REFUSED, reason=f"{error.message}; asked {TRIES} times")
+
+
+def _strategy(name: str | None) -> Strategy | None:
+    if name is None:
+        return None
+    if name not in STRATEGIES_TO_WISH:
+        raise errors.InvalidParameter(f"strategy: {name!r} cannot be asked for", hint=f"Ask for one of: {', '.join(STRATEGIES_TO_WISH)}")
+    return Strategy(name)
 
 
 def _refused(seen: Job, reason: str) -> Answer:

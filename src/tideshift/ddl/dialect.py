@@ -1,17 +1,17 @@
 """What the DDL engine asks of a database: outcomes, never names.
 
-A dialect works out once, at plan time, how a table is to be reshaped (`Shadow.design`); everything after that takes the
+A dialect works out once, at plan time, how a change is carried out (`Dialect.design`); everything after that takes the
 job's `Reorg` (that design plus the job's id) and one open transaction. The dialect never commits, never writes a system
 table, and keeps no state of its own between calls, so that any node can go on where another one died.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from tideshift.ddl.change import Change, SetColumnType, TableName
+from tideshift.ddl.change import Change, TableName
 from tideshift.store.database import Database, Session, Transaction
 from tideshift.store.keys import Bound, KeyOrder, KeyRange
 
@@ -21,15 +21,18 @@ __all__ = [
     "Capabilities",
     "Catalog",
     "ChunkResult",
+    "Claim",
     "Comparison",
     "DoctorFinding",
     "Dialect",
     "Load",
     "LoadSignal",
+    "Native",
     "Reorg",
     "Reshaping",
     "Shadow",
     "SqlStep",
+    "Strategy",
     "Weight",
 ]
 
@@ -59,15 +62,41 @@ class SqlStep:
     hold: str
 
 
+class Strategy(StrEnum):
+    """How a change is carried out."""
+
+    INSTANT = "instant"
+    DIRECT = "direct"
+    NATIVE_ONLINE = "native_online"
+    IN_PLACE_COLUMN = "in_place_column"
+    SHADOW_TABLE = "shadow_table"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An object that a job touches, by its folded name: exclusively, or beside others that only share it."""
+
+    name: str
+    mode: str = "exclusive"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reshaping:
-    """How a table gets its new shape by a shadow table, as the dialect worked it out from the catalogue."""
+    """How a change is carried out, as the dialect worked it out from the catalogue."""
 
     table: TableName
+    strategy: Strategy
+    claims: tuple[Claim, ...]
     key_columns: tuple[str, ...]
-    """The chunk key, as shown to a person (`rowid` where the table has no better one)."""
+    """The chunk key, as shown to a person (`rowid` where the table has no better one; nothing where no row is copied)."""
     may_refuse_rows: bool
-    """Whether a row can exist that the new shape refuses; if not, nothing needs to be checked beforehand."""
+    """Whether a row can exist that the change refuses."""
+    tries_rows_first: bool = False
+    """Whether every row is tried before anything is made."""
+    sees_references: bool = False
+    """Whether a foreign key is touched, so that the rows that refer to one another must be looked at."""
+    hold_seconds: float = 0.0
+    """The longest that a lock is expected to be held at once."""
     sql_steps: tuple[SqlStep, ...]
     warnings: tuple[str, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
@@ -77,8 +106,13 @@ class Reshaping:
         """Give the form stored in the job row; the SQL steps are for reading and are left out."""
         return {
             "table": {"schema": self.table.schema, "name": self.table.name},
+            "strategy": str(self.strategy),
+            "claims": [asdict(claim) for claim in self.claims],
             "key_columns": list(self.key_columns),
             "may_refuse_rows": self.may_refuse_rows,
+            "tries_rows_first": self.tries_rows_first,
+            "sees_references": self.sees_references,
+            "hold_seconds": self.hold_seconds,
             "warnings": list(self.warnings),
             "detail": self.detail,
         }
@@ -88,8 +122,13 @@ class Reshaping:
         """Read the stored form."""
         return cls(
             table=TableName(**record["table"]),
+            strategy=Strategy(record["strategy"]),
+            claims=tuple(Claim(**claim) for claim in record["claims"]),
             key_columns=tuple(record["key_columns"]),
             may_refuse_rows=record["may_refuse_rows"],
+            tries_rows_first=record["tries_rows_first"],
+            sees_references=record["sees_references"],
+            hold_seconds=record["hold_seconds"],
             sql_steps=(),
             warnings=tuple(record["warnings"]),
             detail=record["detail"],
@@ -185,10 +224,6 @@ class Catalog(Protocol):
 class Shadow(Protocol):
     """The shadow table's whole life. Each verb runs inside the transaction it is given, and only there."""
 
-    def design(self, tx: Transaction, change: Change) -> Reshaping:
-        """Work out the reshaping, or raise `NotFound` or `PlanRefused` with every reason; makes nothing."""
-        ...
-
     def artifacts(self, reorg: Reorg) -> list[ArtifactName]:
         """Name everything that `install` will make, in the order of making."""
         ...
@@ -249,10 +284,13 @@ class Shadow(Protocol):
         """Return both rows of one key as text, for a person to compare: `{"source": {column: text}, "copy": {…}}`."""
         ...
 
-    def see_references(self, session: Session, reorg: Reorg) -> None:
-        """See, in short read transactions, that the rows which refer to one another will still do so after the swap.
+    def see_references(
+        self, tx: Transaction, reorg: Reorg, seen: dict[str, Any] | None, *, rows_max: int, swapped: bool
+    ) -> dict[str, Any] | None:
+        """See that the next rows behind `seen` (None: from the start) find the rows that they refer to in the new shape.
 
-        Raises `ValueRefused` with the key of a row that would lose the row that it refers to.
+        Returns how far it came (JSON), None when there is no more. Raises `ValueRefused` with the key of a row that would
+        lose the row that it refers to, or after the swap `SchemaChanged`.
         """
         ...
 
@@ -265,7 +303,7 @@ class Shadow(Protocol):
         ...
 
     def inspect_swapped(self, session: Session, reorg: Reorg) -> None:
-        """See with a connection that did not swap that the catalogue is what was planned and references hold; raise `SchemaChanged`."""
+        """See with a connection that did not swap that the catalogue is what was planned; raise `SchemaChanged`."""
         ...
 
     def empty_chunk(self, tx: Transaction, artifact: ArtifactName, *, rows_max: int) -> int:
@@ -274,6 +312,25 @@ class Shadow(Protocol):
 
     def drop(self, tx: Transaction, artifact: ArtifactName) -> None:
         """Drop one artifact; one that is already gone is fine."""
+        ...
+
+
+class Native(Protocol):
+    """Changes in one short transaction: the database's own statements, or a rebuild of a small table."""
+
+    def artifacts(self, reorg: Reorg) -> list[ArtifactName]:
+        """Name what `change` leaves behind for a purge: the replaced table (kind `shadow`), or nothing."""
+        ...
+
+    def change(self, tx: Transaction, reorg: Reorg) -> None:
+        """Carry the change out as a whole, and see that it did what was planned and nothing else.
+
+        Raises `SchemaChanged` when something is no longer as it was planned for, or `ValueRefused` with a row's key or values.
+        """
+        ...
+
+    def inspect(self, session: Session, reorg: Reorg) -> None:
+        """See with a connection that did not change anything that the catalogue is what was planned; raise `SchemaChanged`."""
         ...
 
 
@@ -290,9 +347,13 @@ class Dialect(Protocol):
 
     capabilities: Capabilities
     catalog: Catalog
+    native: Native
     shadow: Shadow
     load: Load
 
-    def refusals(self, change: SetColumnType) -> list[str]:
-        """Return the reasons why this kind of change is not offered on this database at all (empty: it is)."""
+    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:
+        """Work out the cheapest way that does a change right, or the one that is asked for; makes nothing.
+
+        Raises `NotFound`, or `PlanRefused` with every reason.
+        """
         ...

@@ -7,23 +7,13 @@ from enum import StrEnum
 from typing import Any
 
 from tideshift.ddl.change import Change, change_from_record
-from tideshift.ddl.dialect import Reorg, Reshaping
+from tideshift.ddl.dialect import Reorg, Reshaping, Strategy
 from tideshift.ddl.machine import JobState, SchemaState
 
-__all__ = ["PLAN_VERSION", "Artifact", "Job", "Plan", "Stage", "StageKind", "Strategy"]
+__all__ = ["PLAN_VERSION", "Artifact", "Job", "Plan", "Stage", "StageKind"]
 
 PLAN_VERSION = 1
 """A node runs only plans of versions it knows."""
-
-
-class Strategy(StrEnum):
-    """How a change is carried out."""
-
-    INSTANT = "instant"
-    DIRECT = "direct"
-    NATIVE_ONLINE = "native_online"
-    IN_PLACE_COLUMN = "in_place_column"
-    SHADOW_TABLE = "shadow_table"
 
 
 class StageKind(StrEnum):
@@ -54,15 +44,18 @@ class Plan:
     """The stages of a job in order, with the dialect's reshaping."""
 
     version: int
-    strategy: Strategy
     stages: tuple[Stage, ...]
     reshaping: Reshaping
+
+    @property
+    def strategy(self) -> Strategy:
+        """Return how the change is carried out."""
+        return self.reshaping.strategy
 
     def as_record(self) -> dict[str, Any]:
         """Give the stored form."""
         return {
             "version": self.version,
-            "strategy": str(self.strategy),
             "stages": [asdict(stage) for stage in self.stages],
             "reshaping": self.reshaping.as_record(),
         }
@@ -76,7 +69,6 @@ class Plan:
         )
         return cls(
             version=record["version"],
-            strategy=Strategy(record["strategy"]),
             stages=stages,
             reshaping=Reshaping.from_record(record["reshaping"]),
         )
@@ -100,6 +92,7 @@ class Job:
     plan: dict[str, Any]
     plan_version: int
     strategy: str
+    strategy_wished: str | None
     revertible: bool
     parameters: dict[str, dict[str, Any]]
     keep_old_seconds: float

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tideshift.ddl.actions.modify_column import shadow_plan
-from tideshift.ddl.change import Change
-from tideshift.ddl.dialect import Dialect, SqlStep
+from tideshift.ddl.actions.one_transaction import one_transaction_plan
+from tideshift.ddl.actions.shadow import shadow_plan
+from tideshift.ddl.change import AlterTable, Change, DropColumn, DropIndex
+from tideshift.ddl.dialect import Dialect, Reshaping, SqlStep, Strategy
 from tideshift.ddl.job import Plan
 from tideshift.ddl.statement import parse_statement
-from tideshift.errors import PlanRefused
 from tideshift.store.database import Transaction
 
-__all__ = ["Proposal", "propose", "read_change"]
+__all__ = ["Proposal", "propose", "read_change", "stages_of"]
 
-ROWS_PER_SECOND_GUESS = 25_000
-"""What a job copies and compares per second on a small machine with the default lock share; only for the estimate."""
+ROWS_PER_SECOND_GUESS = 4_400
+"""What a job copies and compares per second on a small machine with the default lock share (docs/benchmarks.md); only for the estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,25 +33,38 @@ class Proposal:
     rows_exact: bool
     seconds_estimate: float
 
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """Return what the change takes away for good."""
+        if isinstance(self.change, DropIndex):
+            return (f"index {self.change.index} is dropped",)
+        actions = self.change.actions if isinstance(self.change, AlterTable) else ()
+        return tuple(f"column {action.column} of {self.plan.reshaping.table} is dropped with its values" for action in actions if isinstance(action, DropColumn))
+
 
 def read_change(statement: str | Change) -> Change:
     """Parse a statement; a typed operation is taken as it is. Raises `BadStatement`."""
     return parse_statement(statement) if isinstance(statement, str) else statement
 
 
-def propose(tx: Transaction, dialect: Dialect, change: Change) -> Proposal:
+def stages_of(reshaping: Reshaping) -> Plan:
+    """Return the plan of a reshaping, by its strategy."""
+    return shadow_plan(reshaping) if reshaping.strategy is Strategy.SHADOW_TABLE else one_transaction_plan(reshaping)
+
+
+def propose(tx: Transaction, dialect: Dialect, change: Change, *, strategy: Strategy | None = None) -> Proposal:
     """Work out the plan from the catalogue; raise `PlanRefused` or `NotFound`."""
-    reasons = dialect.refusals(change)
-    if reasons:
-        raise PlanRefused(f"{change.table}: " + "; ".join(reasons), reasons=reasons)
-    reshaping = dialect.shadow.design(tx, change)
+    reshaping = dialect.design(tx, change, strategy=strategy)
     rows, exact = dialect.catalog.row_estimate(tx, reshaping.table)
+    seconds = reshaping.hold_seconds
+    if reshaping.strategy is Strategy.SHADOW_TABLE or reshaping.tries_rows_first:
+        seconds += rows / ROWS_PER_SECOND_GUESS
     return Proposal(
         change=change,
-        plan=shadow_plan(reshaping),
+        plan=stages_of(reshaping),
         sql_steps=reshaping.sql_steps,
         warnings=reshaping.warnings,
         rows=rows,
         rows_exact=exact,
-        seconds_estimate=round(rows / ROWS_PER_SECOND_GUESS, 1),
+        seconds_estimate=round(seconds, 1),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JobState
 
-__all__ = ["Claims", "runnable"]
+__all__ = ["Claims", "admits", "runnable"]
 
 
 class Claims:
@@ -26,6 +26,15 @@ class Claims:
         """Claim these objects too."""
         for claimed in objects:
             self._held[claimed["name"]] = self._held.get(claimed["name"], False) or claimed["mode"] == "exclusive"
+
+
+def admits(objects: Iterable[dict[str, str]], others: Iterable[Job]) -> bool:
+    """Whether these objects meet none that a job which has started holds."""
+    claims = Claims()
+    for job in others:
+        if job.started_at is not None:
+            claims.add(job.objects)
+    return claims.admits(objects)
 
 
 def runnable(live: Iterable[Job]) -> list[Job]:

@@ -57,6 +57,7 @@ def _job_columns() -> list[Column[Any]]:
         Column("plan", Json, nullable=False),
         Column("plan_version", Integer, nullable=False),
         Column("strategy", String(64), nullable=False),
+        Column("strategy_wished", String(64)),
         Column("revertible", Boolean, nullable=False),
         Column("parameters", Json, nullable=False),
         Column("keep_old_seconds", Float, nullable=False),
@@ -104,7 +105,7 @@ def insert_job(tx: Transaction, *, actor: str, **columns: Any) -> Job:
     row = {
         "id": job_id, "rev": 1, "state": JobState.QUEUEING, "schema_state": SchemaState.NONE, "stage": 0, "revertible": True,
         "requested_by": actor, "paused_by": None, "pause_reason": None, "error": None, "err_count": 0, "next_try_at": None,
-        "created_at": now, "started_at": None, "updated_at": now, "finished_at": None, **columns,
+        "created_at": now, "started_at": None, "updated_at": now, "finished_at": None, "strategy_wished": None, **columns,
     }  # fmt: skip
     tx.execute(insert(job).values(row))
     events.record(tx, actor=actor, kind="move", job_id=job_id, target=JobState.QUEUEING, detail={"event": "submit", "query": row["query"]})

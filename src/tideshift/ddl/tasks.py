@@ -12,7 +12,7 @@ import itertools
 from typing import Any
 
 from tideshift.ddl import tables
-from tideshift.ddl.job import Artifact, Job, Stage, StageKind
+from tideshift.ddl.job import Artifact, Job, Stage
 from tideshift.ddl.reorg.purge import PurgeType, purge_key
 from tideshift.dxf import tables as dxf_tables
 from tideshift.dxf.commands import Verdict, ask_task, modify_task
@@ -40,7 +40,7 @@ class JobTasks:
         return dxf_tables.task_by_key(tx, key)
 
     def submit(self, tx: Transaction, job: Job, stage: Stage) -> Task:
-        """Insert the task of a long stage, in the transaction of the job's move."""
+        """Insert the task of a stage, in the transaction of the job's move."""
         assert stage.task_type is not None
         wished = job.wished()
         threads = wished.pop("threads")
@@ -48,8 +48,8 @@ class JobTasks:
         return dxf_tables.insert_task(tx, key=job.task_key(stage), task_type=stage.task_type, meta=meta, concurrency=threads, actor=ACTOR)
 
     def of(self, tx: Transaction, job: Job) -> list[Task]:
-        """Read the tasks of a job's long stages that were submitted."""
-        keys = [job.task_key(stage) for stage in job.current_plan.stages if stage.kind is StageKind.LONG]
+        """Read the tasks of a job's stages that were submitted."""
+        keys = [job.task_key(stage) for stage in job.current_plan.stages if stage.task_type is not None]
         found = [dxf_tables.task_by_key(tx, key) for key in keys]
         return [task for task in found if task is not None]
 

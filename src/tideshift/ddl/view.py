@@ -11,7 +11,7 @@ from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job, Stage
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.permission import allowed
-from tideshift.ddl.reorg.task import CATCH_UP, COPY, VERIFY, ReorgType
+from tideshift.ddl.reorg.task import CATCH_UP, COPY, SEE_REFERENCES, VERIFY, ReorgType
 from tideshift.ddl.tasks import newest_purge
 from tideshift.dxf import tables as dxf_tables
 from tideshift.dxf.machine import TASK, SubtaskState
@@ -20,7 +20,7 @@ from tideshift.store.database import Transaction
 
 __all__ = ["job_view", "purge_pending"]
 
-_WEIGHTS = {COPY: 70.0, CATCH_UP: 5.0, VERIFY: 20.0}
+_WEIGHTS = {COPY: 70.0, CATCH_UP: 5.0, VERIFY: 18.0, SEE_REFERENCES: 2.0}
 
 
 def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:

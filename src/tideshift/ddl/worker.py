@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from tideshift import errors
 from tideshift.ddl import points, queue, tables
-from tideshift.ddl.dialect import ArtifactName, Dialect
+from tideshift.ddl.dialect import ArtifactName, Dialect, Strategy
 from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
 from tideshift.ddl.machine import JobState, SchemaState
 from tideshift.ddl.permission import COPIED
 from tideshift.ddl.plan import propose
 from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
 from tideshift.ddl.tasks import JobTasks
-from tideshift.dxf.machine import TaskState
+from tideshift.dxf.machine import TASK, TaskState
 from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, DatabaseFailed, Transaction
@@ -41,8 +42,11 @@ class Worker:
         self.database = database
         self.dialect = dialect
         self.tasks = JobTasks(database)
-        self._references_seen: set[int] = set()
-        """Jobs that this worker brought to their cut-over, so that every further attempt is short."""
+        self._short: Mapping[str, Callable[[Job, Stage, Tenure], bool]] = {
+            "capture": self._capture,
+            "cut over": self._cut_over,
+            "change": self._change,
+        }
         self.by_state: Mapping[JobState, Callable[[Job, Tenure], bool]] = {
             JobState.QUEUEING: self._start,
             JobState.RUNNING: self._run,
@@ -89,18 +93,21 @@ class Worker:
 
     def _start(self, job: Job, tenure: Tenure) -> bool:
         """Start or go on; a job that starts is planned again, since the table may have changed while it waited."""
-        self._references_seen.discard(job.id)
         if job.started_at is not None:
             with self.database.transaction() as tx:
                 tables.move_job(tx, job, "start", actor=tenure.owner_id, tenure=tenure, paused_by=None, pause_reason=None)
                 self.tasks.conclude(tx, job, "resume")
             return True
         with self.database.transaction(write=False) as tx:
-            proposal = propose(tx, self.dialect, job.the_change)
+            wished = None if job.strategy_wished is None else Strategy(job.strategy_wished)
+            proposal = propose(tx, self.dialect, job.the_change, strategy=wished)
+            objects = [asdict(claim) for claim in proposal.plan.reshaping.claims]
+            if not queue.admits(objects, [other for other in tables.live_jobs(tx) if other.id != job.id]):
+                return False  # It touches more than when it was submitted, and somebody is at work on that.
         with self.database.transaction() as tx:
             tables.move_job(
                 tx, job, "start", actor=tenure.owner_id, tenure=tenure, plan=proposal.plan.as_record(), plan_version=proposal.plan.version,
-                strategy=str(proposal.plan.strategy), row_total=proposal.rows, row_total_exact=proposal.rows_exact, paused_by=None,
+                strategy=str(proposal.plan.strategy), objects=objects, row_total=proposal.rows, row_total_exact=proposal.rows_exact, paused_by=None,
                 pause_reason=None,
             )  # fmt: skip
             self.tasks.conclude(tx, job, "resume")
@@ -110,20 +117,7 @@ class Worker:
         stage = job.current_plan.stages[job.stage]
         if stage.kind is StageKind.LONG:
             return self._long(job, stage, tenure)
-        if stage.name == "capture":
-            return self._capture(job, stage, tenure)
-        self._see_references(job)
-        if cut_over(self.database, self.dialect, job, stage, tenure) is not None:
-            self._references_seen.discard(job.id)
-        return True
-
-    def _see_references(self, job: Job) -> None:
-        """Look once, before the first attempt to swap and outside the lock, whether a foreign key would break."""
-        if job.id in self._references_seen:
-            return
-        with self.database.session() as session:
-            self.dialect.shadow.see_references(session, job.reorg)
-        self._references_seen.add(job.id)
+        return self._short[stage.name](job, stage, tenure)
 
     def _long(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
         """Submit the stage's task once, then follow it: resume it, hand on parameters, and go on when it has succeeded."""
@@ -161,6 +155,29 @@ class Worker:
             tables.move_job(
                 tx, job, "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state, err_count=0,
                 next_try_at=None, error=None,
+            )  # fmt: skip
+        return True
+
+    def _cut_over(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
+        cut_over(self.database, self.dialect, job, stage, tenure)
+        return True
+
+    def _change(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
+        """Carry a change out in one transaction, with the job's move; the replaced table, if there is one, is purged later."""
+        with self.database.transaction() as tx:
+            if points.BEFORE_CHANGE.on:
+                points.BEFORE_CHANGE.fire(job=job.id)
+            left = self.dialect.native.artifacts(job.reorg)
+            if left:
+                tables.insert_artifacts(tx, job.id, left)
+            self.dialect.native.change(tx, job.reorg)
+            if left:
+                tables.keep_as_old(tx, job.id, drop_after=None)
+            if points.AFTER_CHANGE.on:
+                points.AFTER_CHANGE.fire(job=job.id)
+            tables.move_job(
+                tx, job, "finish", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
+                revertible=False, err_count=0, next_try_at=None, error=None,
             )  # fmt: skip
         return True
 
@@ -219,24 +236,44 @@ class Worker:
 
     def _after_swap(self, job: Job, tenure: Tenure) -> bool:
         """Inspect with a connection that did not swap; what is wrong now cannot be undone, so it is said and the old rows are kept."""
+        stage = job.current_plan.stages[job.stage]
+        wrong: str | None = None
+        if stage.task_type is not None:
+            with self.database.transaction(write=False) as tx:
+                task = self.tasks.find(tx, job.task_key(stage))
+            if task is None:
+                return self._submit_inspection(job, stage, tenure)
+            if task.state not in TASK.final:
+                return self.tasks.follow(job, task)
+            if task.state is not TaskState.SUCCEED:
+                wrong = str((task.error or {}).get("message", "the references were not looked at"))
         if points.BEFORE_INSPECT.on:
             points.BEFORE_INSPECT.fire(job=job.id)
-        warnings = list(job.warnings)
-        keep: int | None = None
-        with self.database.session() as session:
-            try:
-                self.dialect.shadow.inspect_swapped(session, job.reorg)
-            except _PASSING:
-                raise
-            except errors.TideshiftError as error:
-                warnings.append(f"{error.message}; the old rows are kept until a person drops them")
-            else:
-                with session.transaction(write=False) as tx:
-                    keep = tx.now_ms() + int(job.keep_old_seconds * 1000)
+        wrong = wrong or self._inspect(job)
+        warnings = list(job.warnings) if wrong is None else [*job.warnings, f"{wrong}; the old rows are kept until a person drops them"]
         with self.database.transaction() as tx:
+            keep = tx.now_ms() + int(job.keep_old_seconds * 1000) if wrong is None else None
             tables.keep_as_old(tx, job.id, drop_after=keep)
             tables.move_job(tx, job, "sync", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, warnings=warnings, error=None)
         return True
+
+    def _submit_inspection(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
+        with self.database.transaction() as tx:
+            self.tasks.submit(tx, job, stage)
+            tables.move_job(tx, job, "verify", actor=tenure.owner_id, tenure=tenure, err_count=0, error=None)
+        return True
+
+    def _inspect(self, job: Job) -> str | None:
+        """Return what is not as it was planned (None: all is)."""
+        verbs = self.dialect.shadow.inspect_swapped if job.strategy == Strategy.SHADOW_TABLE else self.dialect.native.inspect
+        with self.database.session() as session:
+            try:
+                verbs(session, job.reorg)
+            except _PASSING:
+                raise
+            except errors.TideshiftError as error:
+                return error.message
+        return None
 
     def _hold_all(self, live: list[Job], tenure: Tenure) -> bool:
         """Hold every job of a database that is a copy, and let its tasks rest, until a person says what shall become of them."""

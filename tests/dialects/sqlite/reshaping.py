@@ -1,4 +1,4 @@
-"""One change of a type, verb by verb as the engine calls them, for tests that stop in between."""
+"""One change by a shadow table, verb by verb as the engine calls them, for tests that stop in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.servers import sqlite_module
 from tideshift.config import FAST
-from tideshift.ddl.dialect import Comparison, Reorg, Reshaping
+from tideshift.ddl.dialect import Comparison, Reorg, Reshaping, Strategy
 from tideshift.ddl.statement import parse_statement
 from tideshift.dialects.sqlite.dialect import SqliteDialect
 from tideshift.dialects.sqlite.driver import SqliteDriver
@@ -32,7 +32,7 @@ class Change:
         self.dialect = SqliteDialect(driver)
         self.shadow = self.dialect.shadow
         with self.reading() as tx:
-            designed = self.shadow.design(tx, parse_statement(statement))
+            designed = self.dialect.design(tx, parse_statement(statement), strategy=Strategy.SHADOW_TABLE)
         self.reshaping = designed
         # The engine reads the design back from the job's row.
         self.reorg = Reorg(7, Reshaping.from_record(json.loads(json.dumps(designed.as_record()))))
@@ -111,11 +111,21 @@ class Change:
                 return rows
             low, rows = chunk.last, rows + chunk.rows
 
+    def see_references(self, *, swapped: bool = False, rows_max: int = 2) -> None:
+        """Look at every reference that the change touches."""
+        seen = None
+        while True:
+            with self.reading() as tx:
+                seen = self.shadow.see_references(tx, self.reorg, seen, rows_max=rows_max, swapped=swapped)
+            if seen is None:
+                return
+
     def swap(self) -> None:
         with self.writing() as tx:
             self.shadow.swap(tx, self.reorg)
         with self.database.session() as session:
             self.shadow.inspect_swapped(session, self.reorg)
+        self.see_references(swapped=True)
 
     def purge(self, rows_max: int = 7) -> int:
         """Empty and drop what is left; return the number of rows that went."""

@@ -21,7 +21,7 @@ from tests.dialects.sqlite.shapes import SHAPES, Shape
 from tests.dialects.sqlite.statements import random_statement, random_statement_on_one_row
 from tests.servers import sqlite_module
 from tideshift.config import FAST
-from tideshift.ddl.dialect import Reorg
+from tideshift.ddl.dialect import Reorg, Strategy
 from tideshift.ddl.statement import parse_statement
 from tideshift.dialects.sqlite.dialect import SqliteDialect
 from tideshift.dialects.sqlite.driver import SqliteDriver
@@ -95,11 +95,12 @@ class Twins:
                 connection.execute(text)
         driver = SqliteDriver(path)
         self.database = Database(driver, profile=FAST)
-        self.shadow = SqliteDialect(driver).shadow
+        dialect = SqliteDialect(driver)
+        self.shadow = dialect.shadow
         with self.database.transaction(write=False) as tx:
-            designed = self.shadow.design(tx, parse_statement(shape.change))
+            designed = dialect.design(tx, parse_statement(shape.change), strategy=Strategy.SHADOW_TABLE)
         if not look_up:
-            designed = replace(designed, detail={**designed.detail, "displaced": []})
+            designed = replace(designed, detail={"layout": {**designed.detail["layout"], "displaced": []}, "native": None})
         self.reorg = Reorg(1, designed)
         with self.database.transaction() as tx:
             self.shadow.install(tx, self.reorg)

@@ -1,6 +1,6 @@
-"""The task type `reorg`: copy, catch up, verify; copy and verify have one subtask per key range, catch-up has one.
+"""The task types that know of a new shape: `reorg` copies, catches up, verifies and sees references; others try rows or look again.
 
-The task's meta holds the job's id, its reshaping and the parameters; a subtask's meta holds its range.
+Copy and verify have one subtask per key range, the other steps have one. The task's meta holds the job's id, its reshaping and the parameters; a subtask's meta holds its range.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from tideshift.ddl.dialect import Dialect, Reorg, Reshaping
 from tideshift.ddl.reorg.catch_up import CatchUpWork
 from tideshift.ddl.reorg.check_rows import CheckRowsWork
 from tideshift.ddl.reorg.copy import CopyWork
+from tideshift.ddl.reorg.references import ReferencesWork
 from tideshift.ddl.reorg.verify import VerifyWork
 from tideshift.dxf.parameters import apply_to_parameters
 from tideshift.dxf.task import DONE, INIT, Subtask, Task
@@ -18,9 +19,9 @@ from tideshift.dxf.tasktype import Work
 from tideshift.store.database import Transaction
 from tideshift.store.keys import KeyRange
 
-__all__ = ["CheckRowsType", "ReorgType", "reorg_of"]
+__all__ = ["CATCH_UP", "COPY", "SEE_REFERENCES", "VERIFY", "CheckRowsType", "ReferencesType", "ReorgType", "reorg_of"]
 
-COPY, CATCH_UP, VERIFY = 1, 2, 3
+COPY, CATCH_UP, VERIFY, SEE_REFERENCES = 1, 2, 3, 4
 PARTS = 8
 """How many ranges a table is cut into: enough for several nodes and for a picture of the progress."""
 
@@ -46,30 +47,33 @@ class ReorgType:
     """Fills the shadow table until it equals the source but for what the log names."""
 
     name = "ddl.reorg"
-    steps = (COPY, CATCH_UP, VERIFY)
-    names = {COPY: "copy", CATCH_UP: "catch up", VERIFY: "verify"}
+    names = {COPY: "copy", CATCH_UP: "catch up", VERIFY: "verify", SEE_REFERENCES: "see references"}
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
 
     def next_step(self, task: Task) -> int:
-        """Return copy, catch up, verify, in this order."""
-        return {INIT: COPY, COPY: CATCH_UP, CATCH_UP: VERIFY, VERIFY: DONE}[task.step]
+        """Return copy, catch up, verify, see references, in this order."""
+        return {INIT: COPY, COPY: CATCH_UP, CATCH_UP: VERIFY, VERIFY: SEE_REFERENCES, SEE_REFERENCES: DONE}[task.step]
 
     def step_name(self, step: int) -> str:
         """Name a step for people."""
         return self.names.get(step, "")
 
     def plan(self, tx: Transaction, task: Task, step: int) -> list[dict[str, Any]]:
-        """Plan one subtask per key range, or the one that catches up."""
+        """Plan one subtask per key range, or the one that catches up or looks at references."""
         if step == CATCH_UP:
             return [{"bucket": 0}]
         reorg = reorg_of(task)
+        if step == SEE_REFERENCES:
+            return [{"swapped": False}] if reorg.reshaping.sees_references else []
         self.dialect.shadow.check(tx, reorg)
         return _ranges(tx, self.dialect, reorg, both=step == VERIFY)
 
     def open(self, task: Task, subtask: Subtask) -> Work:
         """Open the work of a subtask by its step."""
+        if subtask.step == SEE_REFERENCES:
+            return ReferencesWork(self.dialect, reorg_of(task), swapped=False)
         kinds: dict[int, type[CopyWork | CatchUpWork | VerifyWork]]
         kinds = {COPY: CopyWork, CATCH_UP: CatchUpWork, VERIFY: VerifyWork}
         return kinds[subtask.step](self.dialect, reorg_of(task))
@@ -106,6 +110,39 @@ class CheckRowsType:
     def open(self, task: Task, subtask: Subtask) -> Work:
         """Open the check of one range."""
         return CheckRowsWork(self.dialect, reorg_of(task))
+
+    def modify(self, meta: dict[str, Any], modifications: list[dict[str, Any]]) -> dict[str, Any]:
+        """Take over batch size, write speed and lock share."""
+        return apply_to_parameters(meta, modifications)
+
+    def revert(self, tx: Transaction, task: Task) -> None:
+        """Do nothing: it made nothing."""
+
+
+class ReferencesType:
+    """Looks once more, after the swap, whether every reference that the change touched holds."""
+
+    name = "ddl.see_references"
+    LOOK = 1
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    def next_step(self, task: Task) -> int:
+        """Return the only step, then done."""
+        return {INIT: self.LOOK, self.LOOK: DONE}[task.step]
+
+    def step_name(self, step: int) -> str:
+        """Name a step for people."""
+        return "see references" if step == self.LOOK else ""
+
+    def plan(self, tx: Transaction, task: Task, step: int) -> list[dict[str, Any]]:
+        """Plan the one subtask."""
+        return [{"swapped": True}]
+
+    def open(self, task: Task, subtask: Subtask) -> Work:
+        """Open the walk."""
+        return ReferencesWork(self.dialect, reorg_of(task), swapped=True)
 
     def modify(self, meta: dict[str, Any], modifications: list[dict[str, Any]]) -> dict[str, Any]:
         """Take over batch size, write speed and lock share."""

@@ -62,16 +62,18 @@ def _logging(layout: Layout, names: Names, queries: list[str]) -> str:
 
 def look_up(layout: Layout, names: Names, one: Displaced, conditions: str) -> str:
     """Return the query for the keys of the rows that a statement displaces, by one of the look-up's two conditions."""
-    return _keys_of(layout, names.shadow if one.place is LookedUpIn.SHADOW else layout.table, conditions)
+    if one.place is LookedUpIn.SHADOW:
+        return _keys_of([key.new_name for key in layout.key], names.shadow, conditions)
+    return _keys_of([key.name for key in layout.key], layout.table, conditions)
 
 
 def look_up_parent(layout: Layout, names: Names, condition: str) -> str:
     """Return the query for the key of the row that a deleted row refers to in its own table."""
-    return _keys_of(layout, names.shadow, condition)
+    return _keys_of([key.new_name for key in layout.key], names.shadow, condition)
 
 
-def _keys_of(layout: Layout, table: str, conditions: str) -> str:
-    key = ", ".join(f"{ROW_ALIAS}.{quote(column.name)}" for column in layout.key)
+def _keys_of(columns: list[str], table: str, conditions: str) -> str:
+    key = ", ".join(f"{ROW_ALIAS}.{quote(column)}" for column in columns)
     return f"SELECT {key} FROM {quote(table)} AS {ROW_ALIAS} WHERE {conditions}"
 
 

@@ -40,24 +40,23 @@ def settle(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) 
     try:
         _apply(tx, layout, names, int(last))
     except ROW_REFUSED as error:
-        condition, _ = _logged(layout, names, int(last))
+        condition = layout.key_in(_logged(layout, names, int(last)))
         raise refusal(tx, layout, driver, target=names.shadow, where=(condition, ()), error=error) from error
     return _consume(tx, layout, names, int(last))
 
 
-def _logged(layout: Layout, names: Names, last: int) -> tuple[str, str]:
-    """Return the condition that a row's key is among the first log rows, and the query for those keys."""
+def _logged(layout: Layout, names: Names, last: int) -> str:
+    """Return the query for the keys of the first log rows."""
     marks = ", ".join(map(quote, layout.key_marks))
-    keys = f"SELECT {marks} FROM {quote(names.log)} WHERE \"seq\" <= {last}"
-    return layout.key_in(keys), keys
+    return f"SELECT {marks} FROM {quote(names.log)} WHERE \"seq\" <= {last}"
 
 
 def apply_statements(layout: Layout, names: Names, last: int) -> tuple[str, str]:
     """Return the two statements that do the work, for whoever wants to see how they are planned."""
-    condition, _ = _logged(layout, names, last)
+    keys = _logged(layout, names, last)
     return (
-        f"DELETE FROM {quote(names.shadow)} WHERE {condition}",
-        f"SELECT {layout.mapped_list} FROM {quote(layout.table)} WHERE {condition}",
+        f"DELETE FROM {quote(names.shadow)} WHERE {layout.new_key_in(keys)}",
+        f"SELECT {layout.mapped_list} FROM {quote(layout.table)} WHERE {layout.key_in(keys)}",
     )
 
 
@@ -68,14 +67,13 @@ def _apply(tx: Transaction, layout: Layout, names: Names, last: int) -> None:
     tx.run_verbatim(delete)
     if points.APPLY_INSERT.on:
         points.APPLY_INSERT.fire(job=names.job_id)
-    condition, _ = _logged(layout, names, last)
-    insert_rows(tx, layout, names.shadow, condition, ())
+    insert_rows(tx, layout, names.shadow, layout.key_in(_logged(layout, names, last)), ())
 
 
 def _consume(tx: Transaction, layout: Layout, names: Names, last: int) -> AppliedBatch:
     if points.APPLY_CONSUME.on:
         points.APPLY_CONSUME.fire(job=names.job_id)
-    _, keys = _logged(layout, names, last)
+    keys = _logged(layout, names, last)
     distinct = tx.run_verbatim(f"SELECT count(*) FROM (SELECT DISTINCT * FROM ({keys}))").scalar()
     removed = tx.run_verbatim(f"DELETE FROM {quote(names.log)} WHERE \"seq\" <= ?", (last,)).affected
     return AppliedBatch(log_rows=removed, keys=int(distinct))

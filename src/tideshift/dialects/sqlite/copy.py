@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tideshift.ddl.dialect import ChunkResult
 from tideshift.dialects import points
 from tideshift.dialects.sqlite.catch_up import settle
@@ -29,24 +27,25 @@ def copy_chunk(
     last = order.next_bound(tx, key_range, rows=rows_max)
     if last is None:
         return ChunkResult(rows=0, size_bytes=0, last=None)
-    condition, binds = order.where(KeyRange(key_range.low, last))
+    chunk = KeyRange(key_range.low, last)
     try:
-        rows = _copy(tx, layout, names, condition, binds)
+        rows = _copy(tx, layout, names, driver, chunk)
     except ROW_REFUSED:
         settle(tx, layout, names, driver)
         try:
-            rows = _copy(tx, layout, names, condition, binds)
+            rows = _copy(tx, layout, names, driver, chunk)
         except ROW_REFUSED as error:
-            raise refusal(tx, layout, driver, target=names.shadow, where=(condition, binds), error=error) from error
+            raise refusal(tx, layout, driver, target=names.shadow, where=order.where(chunk), error=error) from error
     if points.COPIED.on:
         points.COPIED.fire(job=names.job_id)
     return ChunkResult(rows=rows, size_bytes=rows * layout.row_bytes, last=last)
 
 
-def _copy(tx: Transaction, layout: Layout, names: Names, condition: str, binds: tuple[Any, ...]) -> int:
+def _copy(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, chunk: KeyRange) -> int:
     if points.COPY_CLEAR.on:
         points.COPY_CLEAR.fire(job=names.job_id)
+    condition, binds = layout.new_order(driver, names.shadow).where(chunk)
     tx.run_verbatim(f"DELETE FROM {quote(names.shadow)} WHERE {condition}", binds)
     if points.COPY_INSERT.on:
         points.COPY_INSERT.fire(job=names.job_id)
-    return insert_rows(tx, layout, names.shadow, condition, binds)
+    return insert_rows(tx, layout, names.shadow, *layout.order(driver).where(chunk))

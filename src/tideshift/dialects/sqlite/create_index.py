@@ -16,6 +16,7 @@ class IndexText:
     """A whole CREATE INDEX; `terms` are the expressions without their direction, `where` is None without one."""
 
     text: str
+    unique: bool
     name: Token
     table: Token
     terms: tuple[str, ...]
@@ -45,7 +46,7 @@ def parse_index(text: str) -> IndexText:
         if words[after] != "WHERE" or after + 1 == len(tokens):
             raise UnreadableText(f"the index's stored text is not understood at {text[tokens[after].start :][:40]!r}")
         where = text[tokens[after + 1].start : tokens[-1].end]
-    return IndexText(text, name, table, terms, where)
+    return IndexText(text, at == 2, name, table, terms, where)
 
 
 def _terms(text: str, tokens: list[Token], at: int) -> tuple[tuple[str, ...], int]:

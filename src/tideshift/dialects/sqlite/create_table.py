@@ -74,7 +74,8 @@ class TableText:
     constraints: tuple[Clause, ...]
     without_rowid: bool
     strict: bool
-    without_rowid_span: tuple[int, int] | None
+    list_end: int
+    """Where the parenthesis stands that closes the list."""
 
     def column(self, name: str) -> ColumnText:
         """Return one column by its name, letters folded as SQLite does."""
@@ -176,19 +177,16 @@ class _Reader:
             else:
                 self._fail()
         self._take_operator(")")
+        list_end = self.tokens[self.at - 1].start
         without_rowid, strict = self._options()
-        return TableText(
-            self.text, name, tuple(columns), tuple(constraints), without_rowid is not None, strict, without_rowid
-        )
+        return TableText(self.text, name, tuple(columns), tuple(constraints), without_rowid, strict, list_end)
 
-    def _options(self) -> tuple[tuple[int, int] | None, bool]:
-        without_rowid: tuple[int, int] | None = None
-        strict = False
+    def _options(self) -> tuple[bool, bool]:
+        without_rowid = strict = False
         while self.at < len(self.tokens):
             if self._accept("WITHOUT"):
-                start = self.tokens[self.at - 1].start
                 self._take("ROWID")
-                without_rowid = (start, self._end())
+                without_rowid = True
             elif self._accept("STRICT"):
                 strict = True
             elif not self._accept_operator(","):

@@ -1,64 +1,77 @@
-"""The swap: source and shadow exchange their root pages in sqlite_master, and the text of one type changes.
+"""The swap: source and shadow exchange their root pages in sqlite_master, and the source's text becomes the new one.
 
-Nothing is renamed, so no other row of sqlite_master moves or changes: names, order, views, triggers, statistics, the
-AUTOINCREMENT counter and every foreign key that points here stay as they are. It takes milliseconds, at the end of one
-transaction, and is as atomic as any other: until the commit nobody sees anything of it, and a crash leaves nothing.
-Afterwards the shadow's name stands for the old rows, without foreign keys, so that they disturb nobody.
+No table is renamed, so no other row of sqlite_master moves or changes: names, order, views, triggers, statistics, the
+AUTOINCREMENT counter and every foreign key that points here stay as they are. Indexes that both shapes have exchange their
+pages too; one that the change brings moves from the shadow to the table, one that it takes away moves the other way. It
+takes milliseconds, at the end of one transaction, and is as atomic as any other: until the commit nobody sees anything of
+it, and a crash leaves nothing. Afterwards the shadow's name stands for the old rows, without foreign keys, so that they
+disturb nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tideshift.dialects import points
 from tideshift.dialects.sqlite.capture import backlog, drop_triggers
 from tideshift.dialects.sqlite.catalog import shape_of
+from tideshift.dialects.sqlite.create_table import ClauseKind, parse_table
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
-from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.layout import Layout, Side
 from tideshift.dialects.sqlite.names import Names
 from tideshift.dialects.sqlite.scratch import Shape, scratch
 from tideshift.dialects.sqlite.texts import retired_text
 from tideshift.errors import SchemaChanged
 from tideshift.store.database import Transaction
 
-__all__ = ["final_shape", "swap", "see_swapped"]
+__all__ = ["exchange", "final_shape", "see_swapped", "swap"]
 
 
 @dataclass(frozen=True)
 class _Stored:
     """One row of sqlite_master."""
 
+    rowid: int
+    kind: str
+    name: str
+    table: str
     root_page: int
     text: str | None
 
 
 def swap(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) -> None:
-    """Exchange source and shadow; the caller has seen that everything is as recorded."""
+    """End capture and exchange source and shadow; the caller has seen that everything is as recorded."""
     waiting = backlog(tx, names, limit=0)
     assert waiting == 0, f"{waiting} log rows are not applied"
-    expected = final_shape(layout, driver)
     if points.SWAP_BEGIN.on:
         points.SWAP_BEGIN.fire(job=names.job_id)
     drop_triggers(tx, layout, names)
     tx.run_verbatim(f"DROP TABLE {quote(names.log)}")
     if layout.may_renumber:
         tx.run_verbatim(f"DROP TABLE {quote(names.canary)}")
+    exchange(tx, layout, names, driver)
+
+
+def exchange(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) -> None:
+    """Let source and shadow change places; nothing captures any more, and both hold the same rows."""
+    expected = final_shape(layout, driver)
     if points.SWAP_EXCHANGE.on:
         points.SWAP_EXCHANGE.fire(job=names.job_id)
     before = _stored(tx)
-    pairs = _pairs(tx, layout, names)
+    after = _exchanged(before, layout, names)
     with _writable_schema(tx):
-        for source, shadow in pairs:
-            _exchange(tx, before, source, shadow)
-        _set_text(tx, layout.table, layout.new_text)
-        _set_text(tx, names.shadow, retired_text(layout, names))
+        _write(tx, before, after)
         version = int(tx.run_verbatim("PRAGMA schema_version").scalar())
         tx.run_verbatim(f"PRAGMA schema_version = {(version + 1) & 0x7FFFFFFF}")
+    _forget(tx, layout, driver)
     if points.SWAP_EXCHANGED.on:
         points.SWAP_EXCHANGED.fire(job=names.job_id)
-    _see_exchanged(tx, before, pairs, layout, names)
+    if _stored(tx) != after:
+        raise SchemaChanged("the schema table does not hold what was written into it")
+    if int(tx.run_verbatim("PRAGMA writable_schema").scalar()):
+        raise SchemaChanged("the schema table was not closed again")
     see_swapped(tx, layout, expected)
     for table in (layout.table, names.shadow):
         tx.run_verbatim(f"SELECT * FROM {quote(table)} LIMIT 1")
@@ -76,65 +89,104 @@ def _writable_schema(tx: Transaction) -> Iterator[None]:
         tx.run_verbatim("PRAGMA writable_schema = RESET")
 
 
-def _stored(tx: Transaction) -> dict[str, _Stored]:
-    """Read the whole schema table: names of tables, indexes, views and triggers are one namespace for us to compare."""
-    rows = tx.run_verbatim("SELECT type || ' ' || name, rootpage, sql FROM sqlite_master").rows
-    return {name: _Stored(int(root or 0), text) for name, root, text in rows}
+def _stored(tx: Transaction) -> dict[int, _Stored]:
+    """Read the whole schema table."""
+    rows = tx.run_verbatim("SELECT rowid, type, name, tbl_name, rootpage, sql FROM sqlite_master").rows
+    return {rowid: _Stored(rowid, kind, name, table, int(root or 0), text) for rowid, kind, name, table, root, text in rows}
 
 
-def _pairs(tx: Transaction, layout: Layout, names: Names) -> list[tuple[str, str]]:
-    """Return what exchanges pages with what: the table, and each index with the one made from the same words."""
-    pairs = [(f"table {layout.table}", f"table {names.shadow}")]
-    indexes = {index.name: names.index(number) for number, index in enumerate(layout.indexes, start=1)}
-    for name in layout.automatic_indexes:
-        ordinal = name.rpartition("_")[2]
-        indexes[name] = f"sqlite_autoindex_{names.shadow}_{ordinal}"
-    shapes = [
-        {index.name: (index.unique, index.origin, index.partial, index.terms) for index in shape_of(tx, table).indexes}
-        for table in (layout.table, names.shadow)
-    ]
-    for source, shadow in indexes.items():
-        if source not in shapes[0] or shapes[0][source] != shapes[1].get(shadow):
-            raise SchemaChanged(f"index {source!r} and the one made for it are not alike")
-        pairs.append((f"index {source}", f"index {shadow}"))
-    return pairs
+# ── the rows as they shall be ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _exchange(tx: Transaction, before: dict[str, _Stored], source: str, shadow: str) -> None:
-    for one, other in ((source, shadow), (shadow, source)):
-        kind, _, name = one.partition(" ")
-        changed = tx.run_verbatim(
-            "UPDATE sqlite_master SET rootpage = ? WHERE type = ? AND name = ?", (before[other].root_page, kind, name)
-        ).affected
-        assert changed == 1, one
+def _exchanged(before: dict[int, _Stored], layout: Layout, names: Names) -> dict[int, _Stored]:
+    """Return the schema table after the exchange: a pure rearrangement of pages, names and texts."""
+    after = dict(before)
+    row_of = {(row.kind, row.name): row for row in before.values()}
+
+    def put(row: _Stored, **values: object) -> None:
+        after[row.rowid] = replace(row, **values)  # type: ignore[arg-type]
+
+    table, shadow = row_of["table", layout.table], row_of["table", names.shadow]
+    put(table, root_page=shadow.root_page, text=layout.new.text)
+    put(shadow, root_page=table.root_page, text=retired_text(layout, names))
+    for number, index in enumerate(layout.new_indexes, start=1):
+        made = row_of["index", names.index(number)]
+        if number <= len(layout.indexes):
+            own = row_of["index", index.name]
+            put(own, root_page=made.root_page)
+            put(made, root_page=own.root_page)
+        else:
+            put(made, name=index.name, table=layout.table, text=index.text)
+    old, new = (dict(map(_ordinal, side.automatic_indexes)) for side in (layout.old, layout.new))
+    for ordinal in sorted(new):
+        made = row_of["index", _beside(names, ordinal)]
+        if ordinal in old:
+            own = row_of["index", old[ordinal]]
+            put(own, root_page=made.root_page)
+            put(made, root_page=own.root_page)
+        else:
+            put(made, name=new[ordinal], table=layout.table)
+    last = max(before)
+    for ordinal in sorted(old.keys() - new.keys()):
+        # The library reads the rows in order, and an index must come behind its table.
+        own = row_of["index", old[ordinal]]
+        del after[own.rowid]
+        last += 1
+        after[last] = replace(own, rowid=last, name=_beside(names, ordinal), table=names.shadow)
+    return after
 
 
-def _set_text(tx: Transaction, table: str, text: str) -> None:
-    changed = tx.run_verbatim("UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ?", (text, table)).affected
-    assert changed == 1, table
+def _ordinal(name: str) -> tuple[str, str]:
+    return name.rpartition("_")[2], name
 
 
-def _see_exchanged(
-    tx: Transaction, before: dict[str, _Stored], pairs: list[tuple[str, str]], layout: Layout, names: Names
-) -> None:
-    """See that exactly what was meant has changed, and that the connection has read it."""
-    expected = dict(before)
-    for source, shadow in pairs:
-        expected[source] = _Stored(before[shadow].root_page, before[source].text)
-        expected[shadow] = _Stored(before[source].root_page, before[shadow].text)
-    expected[f"table {layout.table}"] = _Stored(expected[f"table {layout.table}"].root_page, layout.new_text)
-    expected[f"table {names.shadow}"] = _Stored(expected[f"table {names.shadow}"].root_page, retired_text(layout, names))
-    if _stored(tx) != expected:
-        raise SchemaChanged("the schema table does not hold what was written into it")
-    if int(tx.run_verbatim("PRAGMA writable_schema").scalar()):
-        raise SchemaChanged("the schema table was not closed again")
+def _beside(names: Names, ordinal: str) -> str:
+    return f"sqlite_autoindex_{names.shadow}_{ordinal}"
+
+
+def _write(tx: Transaction, before: dict[int, _Stored], after: dict[int, _Stored]) -> None:
+    for rowid in sorted(before.keys() - after.keys()):
+        tx.run_verbatim("DELETE FROM sqlite_master WHERE rowid = ?", (rowid,))
+    for rowid, row in sorted(after.items()):
+        if before.get(rowid) == row:
+            continue
+        values = (row.name, row.table, row.root_page, row.text, rowid)
+        if rowid in before:
+            changed = tx.run_verbatim("UPDATE sqlite_master SET name = ?, tbl_name = ?, rootpage = ?, sql = ? WHERE rowid = ?", values).affected
+        else:
+            sql = "INSERT INTO sqlite_master (name, tbl_name, rootpage, sql, rowid, type) VALUES (?, ?, ?, ?, ?, ?)"
+            changed = tx.run_verbatim(sql, (*values, row.kind)).affected
+        assert changed == 1, row.name
+
+
+def _forget(tx: Transaction, layout: Layout, driver: SqliteDriver) -> None:
+    """Take away what the library keeps about something that is no more: statistics of indexes, the counter of a key that goes."""
+    old, new = (_automatic(side, layout.table, driver) for side in (layout.old, layout.new))
+    others = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    for statistics in ("sqlite_stat1", "sqlite_stat4") if others else ():
+        if tx.run_verbatim("SELECT 1 FROM sqlite_master WHERE name = ?", (statistics,)).rows:
+            for index in others:
+                tx.run_verbatim(f"DELETE FROM {statistics} WHERE tbl = ? AND idx = ?", (layout.table, index))
+    counted = [any(clause.kind is ClauseKind.AUTOINCREMENT for clause in parse_table(side.text).clauses()) for side in (layout.old, layout.new)]
+    if counted == [True, False]:
+        tx.run_verbatim("DELETE FROM sqlite_sequence WHERE name = ?", (layout.table,))
+
+
+def _automatic(side: Side, table: str, driver: SqliteDriver) -> dict[str, object]:
+    """Return what each index that a constraint makes is over, by its name."""
+    with scratch(driver) as trial:
+        trial.run(side.text)
+        return {index.name: [term[1:] for term in index.key_terms] for index in trial.shape(table).indexes}
+
+
+# ── seeing that it is so ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def final_shape(layout: Layout, driver: SqliteDriver) -> Shape:
     """Return the shape that the final texts have, as this library makes it in an empty database."""
     with scratch(driver) as trial:
-        trial.run(layout.new_text)
-        for index in layout.indexes:
+        trial.run(layout.new.text)
+        for index in layout.new_indexes:
             trial.run(index.text)
         return trial.shape(layout.table)
 

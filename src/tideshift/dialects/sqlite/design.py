@@ -1,297 +1,333 @@
-"""Working a change out from the catalogue: what will be made, what must be refused and why. Nothing is made here.
+"""From a change to the way that it is carried out: the cheapest that does it right. Nothing is made here.
 
-The library itself is the judge: every text is tried in an empty database in memory, and what comes out is compared. The
-plan stands only if exactly the asked-for type differs.
+Tried in this order: the database's own statement where it touches no row or is over within the lock's budget; a rebuild in
+one transaction where that is; a shadow table. A person may ask for one of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
-from tideshift.ddl.change import Change, TableName
-from tideshift.ddl.dialect import Reshaping
-from tideshift.ddl.tokens import replace_spans, same_name
-from tideshift.dialects.sqlite import explain
-from tideshift.dialects.sqlite.affinity import affinity
-from tideshift.dialects.sqlite.cascades import cascade_reasons, cascading, parent_conditions
-from tideshift.dialects.sqlite.catalog import SourceTable, find_table, near, shape_of
+from tideshift.ddl.change import (
+    Action,
+    AddColumn,
+    AddConstraint,
+    AlterTable,
+    Change,
+    CreateIndex,
+    DropIndex,
+    Reindex,
+    RenameColumn,
+    RenameTable,
+    SetColumnType,
+    SetNotNull,
+    SetOption,
+    TableName,
+)
+from tideshift.ddl.dialect import Claim, Reshaping, Strategy
+from tideshift.ddl.tokens import same_name
+from tideshift.dialects.sqlite import estimate, explain
+from tideshift.dialects.sqlite.catalog import SourceTable, SqliteCatalog, find_table, near, shape_of
+from tideshift.dialects.sqlite.create_index import parse_index
 from tideshift.dialects.sqlite.create_table import ClauseKind, TableText, UnreadableText, identifiers, parse_table
-from tideshift.dialects.sqlite.displaced import Conversion, displaced_rows
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
-from tideshift.dialects.sqlite.foreseen import Unforeseeable
-from tideshift.dialects.sqlite.keys import SqliteKeyOrder
-from tideshift.dialects.sqlite.layout import Displaced, KeyColumn, Layout
-from tideshift.dialects.sqlite.scratch import Shape, TextRefused, schema_can_be_written, scratch
-from tideshift.dialects.sqlite.trial import try_everything
-from tideshift.dialects.sqlite.unique_keys import UniqueKeys
-from tideshift.dialects.sqlite.using import depends_on_time, without_double_quotes
+from tideshift.dialects.sqlite.layout import Layout, SourceIndex
+from tideshift.dialects.sqlite.native import NativeChange, statement_of
+from tideshift.dialects.sqlite.references import are_touched
+from tideshift.dialects.sqlite.rehearsal import rehearsal, schema_rows, what_breaks
+from tideshift.dialects.sqlite.reshape import Reshape, lay_out, refused
+from tideshift.dialects.sqlite.scratch import TextRefused, schema_can_be_written
+from tideshift.dialects.sqlite.table_edits import EditRefused, edited
 from tideshift.errors import NotFound, PlanRefused
 from tideshift.store.database import Transaction
 
-__all__ = ["design"]
-
-_SAMPLE_ROWS = 200
-_COLUMNS_MAX = 450
-"""The library takes no expression that is nested deeper than 1000, and a comparison of rows has two terms per column."""
-_VIRTUAL, _STORED = 2, 3
-_GENERATED = (_VIRTUAL, _STORED)
-
-
-def design(tx: Transaction, change: Change, driver: SqliteDriver) -> Reshaping:
-    """Work the reshaping out, or raise `NotFound` or `PlanRefused`."""
-    source = find_table(tx, change.table)
-    shape = shape_of(tx, source.name)
-    column = _column(shape, source.name, change.column)
-    if len(shape.columns) > _COLUMNS_MAX:
-        raise _refused(source, [f"it has {len(shape.columns)} columns, and rows of more than {_COLUMNS_MAX} cannot be compared at once"])
-    reasons = [] if schema_can_be_written(driver) else [_DEFENSIVE]
-    if tx.run_verbatim("PRAGMA foreign_keys").scalar():
-        reasons.append(_FOREIGN_KEYS)
-    try:
-        old = parse_table(source.text)
-        new_text = replace_spans(source.text, old.retype(column, change.type_text))
-        new = parse_table(new_text)
-        only_type_differs = _only_type_differs(old, new, column, change.type_text)
-    except UnreadableText as error:
-        raise _refused(source, [str(error)]) from error
-    if not only_type_differs:
-        raise _refused(source, [f"{change.type_text!r} is more than a type"])
-    old_shape, new_shape = _tried_shapes(source, driver, new_text)
-    reasons += _shape_reasons(source, shape, old_shape, new_shape, column)
-    reasons += _key_reasons(old, old_shape, new_shape, column, using=change.using)
-    reasons += _using_reasons(source, old, driver, change.using, generated=_is_generated(shape, column))
-    if change.using is not None and not reasons:
-        reasons += depends_on_time(driver, source.name, shape, change.using)
-    if reasons:
-        raise _refused(source, reasons)
-    layout = _layout(tx, change, source, old, shape, new_text=new_text, column=column, driver=driver)
-    layout = replace(layout, displaced=_displaced(source, old, (old_shape, new_shape), layout))
-    layout = replace(layout, parents=_parents(tx, source, layout, _conversion(old, (old_shape, new_shape), layout)))
-    reasons = try_everything(layout, driver)
-    if reasons:
-        raise _refused(source, reasons)
-    layout = replace(layout, row_bytes=_mean_row_bytes(tx, layout))
-    return Reshaping(
-        table=TableName(None, source.name),
-        key_columns=layout.shown_key,
-        may_refuse_rows=_may_refuse_rows(new, layout, column),
-        sql_steps=explain.steps(layout),
-        warnings=tuple(explain.warnings(tx, layout, old_shape, new_shape)),
-        detail=layout.as_record(),
-    )
-
+__all__ = ["Designer"]
 
 _DEFENSIVE = (
     "this SQLite library does not let its schema table be written (it is built as defensive); "
     "use another one: pip install 'tideshift[sqlite]'"
 )
-
 _FOREIGN_KEYS = (
     "this SQLite library turns foreign_keys on by itself, which would look at every row that is purged; "
     "use another one: pip install 'tideshift[sqlite]'"
 )
 
 
-def _refused(source: SourceTable, reasons: list[str]) -> PlanRefused:
-    return PlanRefused(f"the change of {source.name!r} is refused: {'; '.join(reasons)}", reasons=reasons)
+@dataclass(frozen=True)
+class _Own:
+    """The database's own way: statements, the longest hold that is expected, and whether no row is touched."""
+
+    change: NativeChange
+    hold_seconds: float
+    instant: bool
 
 
-def _column(shape: Shape, table: str, wanted: str) -> str:
-    """Return the column's exact name."""
-    names = [column[0] for column in shape.columns]
-    for name in names:
-        if same_name(name, wanted):
-            return name
-    raise NotFound(f"table {table!r} has no column {wanted!r}", hint=near(wanted, names), table=table, column=wanted)
+class Designer:
+    """Works one change out in the transaction that it is given."""
 
+    def __init__(self, tx: Transaction, driver: SqliteDriver, catalog: SqliteCatalog, wished: Strategy | None) -> None:
+        self.tx = tx
+        self.driver = driver
+        self.catalog = catalog
+        self.wished = wished
 
-def _is_generated(shape: Shape, column: str) -> bool:
-    return any(name == column and hidden in _GENERATED for name, *_, hidden in shape.columns)
+    def design(self, change: Change) -> Reshaping:
+        """Return the way, or raise `NotFound` or `PlanRefused` with every reason."""
+        match change:
+            case AlterTable():
+                return self._alter(change)
+            case CreateIndex():
+                return self._create_index(change)
+            case DropIndex():
+                return self._drop_index(change)
+            case Reindex():
+                return self._reindex(change)
 
+    # ── ALTER TABLE ───────────────────────────────────────────────────────────────────────────────────────────────
 
-def _only_type_differs(old: TableText, new: TableText, column: str, type_text: str) -> bool:
-    """Whether the edited text reads as the same clauses with exactly this type."""
-    found = new.column(column)
-    clauses = [[(clause.kind, table.text[clause.start : clause.end]) for clause in table.clauses()] for table in (old, new)]
-    names = [[one.name for one in table.columns] for table in (old, new)]
-    return (
-        new.text[found.type_start : found.type_end] == type_text
-        and clauses[0] == clauses[1]
-        and names[0] == names[1]
-        and (old.strict, old.without_rowid) == (new.strict, new.without_rowid)
-    )
+    def _alter(self, change: AlterTable) -> Reshaping:
+        source = find_table(self.tx, change.table)
+        self._see_names(source, change.actions)
+        rows, _ = self.catalog.row_estimate(self.tx, change.table)
+        if isinstance(change.actions[0], (RenameColumn, RenameTable)):
+            return self._renamed(source, change.actions[0], rows)
+        asked = Reshape(source=source, new_text=self._new_text(source, change.actions), actions=change.actions)
+        if asked.new_text == source.text and self.wished is None and not any(getattr(action, "using", None) for action in change.actions):
+            nothing = _Own(NativeChange((), (), ()), 0.0, instant=True)
+            return self._native(source, nothing, layout=None, asked=None, told=(f"{source.name} has what is asked for already",))
+        broken = what_breaks(self.tx, self.driver, source.name, asked.new_text)
+        if broken:
+            raise refused(source, [f"it would break {one}" for one in broken])
+        own = self._own_statements(source, change.actions, rows)
+        if own is not None and self._allows(own):
+            layout = lay_out(self.tx, asked, self.driver, captured=False)
+            return self._native(source, own, layout=layout, asked=asked)
+        return self._rebuilt(asked, rows)
 
+    def _see_names(self, source: SourceTable, actions: tuple[Action, ...]) -> None:
+        """See that every column that is named is there, or comes by an action before."""
+        names = [column[0] for column in shape_of(self.tx, source.name).columns]
+        for action in actions:
+            column: str | None = getattr(action, "column", None)
+            if isinstance(action, AddColumn):
+                names.append(action.column)
+            elif column is not None and not any(same_name(column, name) for name in names):
+                raise NotFound(f"table {source.name!r} has no column {column!r}", hint=near(column, names), table=source.name, column=column)
 
-def _tried_shapes(source: SourceTable, driver: SqliteDriver, new_text: str) -> tuple[Shape, Shape]:
-    """Execute old and new texts with the indexes, each in an empty database, and read what the library made of them."""
-    shapes = []
-    for what, text in (("its own text", source.text), ("the new shape", new_text)):
-        with scratch(driver) as trial:
-            made = "the table"
-            try:
-                trial.run(text)
-                for index in source.indexes:
-                    made = f"index {index.name!r}"
-                    trial.run(index.text)
-            except TextRefused as error:
-                raise _refused(source, [f"the library refuses {what} ({made}): {error}"]) from error
-            shapes.append(trial.shape(source.name))
-    return shapes[0], shapes[1]
-
-
-def _shape_reasons(source: SourceTable, real: Shape, old: Shape, new: Shape, column: str) -> list[str]:
-    if real != old:
-        return ["the catalogue does not show the table as its own text makes it"]
-    without_type = [[(*c[:1], "" if c[0] == column else c[1], *c[2:]) for c in shape.columns] for shape in (old, new)]
-    if without_type[0] != without_type[1] or _nameless(old) != _nameless(new):
-        kept = "rowid" if _rowid_column(old) != _rowid_column(new) else "something"
-        if kept == "rowid":
-            return ["INTEGER PRIMARY KEY is the rowid itself; it cannot become or stop being that by a change of type"]
-        return [f"the new type would change more of {source.name!r} than the type"]
-    return []
-
-
-def _nameless(shape: Shape) -> list[object]:
-    return [(index.unique, index.origin, index.partial, index.terms) for index in shape.indexes]
-
-
-def _rowid_column(shape: Shape) -> str | None:
-    """Return the column that is the rowid: a sole INTEGER primary key for which no index was made."""
-    key = [column for column in shape.columns if column[4]]
-    if len(key) != 1 or key[0][1].upper() != "INTEGER" or any(index.origin == "pk" for index in shape.indexes):
-        return None
-    return key[0][0]
-
-
-def _key_reasons(old: TableText, before: Shape, after: Shape, column: str, *, using: str | None) -> list[str]:
-    types = [next(c[1] for c in shape.columns if c[0] == column) for shape in (before, after)]
-    in_key = any(c[0] == column and c[4] for c in before.columns)
-    is_rowid = _rowid_column(before) == column
-    if _rowid_column(before) != _rowid_column(after):
-        return ["INTEGER PRIMARY KEY is the rowid itself; it cannot become or stop being that by a change of type"]
-    if not in_key or not (old.without_rowid or is_rowid):
-        return []
-    if using is not None:
-        return [f"{column!r} is a part of the key by which rows are copied, and USING could change their order or make two equal"]
-    if affinity(types[0], strict=old.strict) != affinity(types[1], strict=old.strict):
-        return [f"{column!r} is a part of the key by which rows are copied, and {types[1]} orders values otherwise than {types[0]}"]
-    return []
-
-
-def _using_reasons(source: SourceTable, old: TableText, driver: SqliteDriver, using: str | None, *, generated: bool) -> list[str]:
-    if using is None:
-        return []
-    if generated:
-        return ["a generated column has no value of its own for USING to convert"]
-    with scratch(driver) as trial:
+    def _new_text(self, source: SourceTable, actions: tuple[Action, ...]) -> str:
+        text = source.text
         try:
-            trial.run(source.text)
-            # The condition of a partial index takes exactly what gives the same value whenever it is computed again.
-            trial.run(f"CREATE INDEX probe ON {quote(source.name)} ({quote(old.columns[0].name)}) WHERE ({using})")
-            trial.run(f"SELECT ({without_double_quotes(using)}) FROM {quote(source.name)}")
-        except TextRefused as error:
-            return [f"USING must be an expression over the row's own columns that always gives the same value: {error}"]
-    return []
+            for action in actions:
+                text = edited(text, action)
+        except (EditRefused, UnreadableText) as error:
+            raise refused(source, [str(error)]) from error
+        return text
+
+    def _own_statements(self, source: SourceTable, actions: tuple[Action, ...], rows: int) -> _Own | None:
+        """Rehearse the database's own statements; None where it has none, or this version takes them not."""
+        found = [statement_of(source.name, action) for action in actions]
+        statements = [one[0] for one in found if one is not None]
+        kinds = [one[1] for one in found if one is not None]
+        if len(statements) != len(actions):
+            return None
+        with rehearsal(self.tx, self.driver, filled=source.name if rows else None) as trial:
+            if rows and not trial.has_row:
+                return None
+            try:
+                rehearsed = trial.run(statements)
+            except TextRefused:
+                return None
+        if rehearsed.broken:
+            raise refused(source, [f"it would break {one}" for one in rehearsed.broken])
+        if set(rehearsed.changed) - {("table", source.name)}:
+            return None
+        hold = sum(estimate.seconds(kind, rows) for kind in kinds)
+        return _Own(NativeChange.of(statements, schema_rows(self.tx), rehearsed), hold, all(kind == "catalogue" for kind in kinds))
+
+    def _allows(self, own: _Own) -> bool:
+        """Whether the database's own statements are the way to go."""
+        if self.wished is None:
+            return own.instant or own.hold_seconds <= estimate.LOCK_BUDGET_SECONDS
+        return self.wished is Strategy.DIRECT or (self.wished is Strategy.INSTANT and own.instant)
+
+    def _renamed(self, source: SourceTable, action: RenameColumn | RenameTable, rows: int) -> Reshaping:
+        if self.wished is Strategy.SHADOW_TABLE:
+            raise refused(source, ["a rename is the database's own, at once; no shadow table is needed"])
+        statement = statement_of(source.name, action)
+        assert statement is not None
+        with rehearsal(self.tx, self.driver, filled=None) as trial:
+            try:
+                rehearsed = trial.run([statement[0]])
+            except TextRefused as error:
+                raise refused(source, [f"the library refuses it: {error}"]) from error
+        if rehearsed.broken:
+            raise refused(source, [f"it would break {one}" for one in rehearsed.broken])
+        own = _Own(NativeChange.of([statement[0]], schema_rows(self.tx), rehearsed), estimate.seconds("catalogue", rows), instant=True)
+        new_name = action.new_name if isinstance(action, RenameTable) else None
+        return self._native(source, own, layout=None, asked=None, new_name=new_name)
+
+    # ── indexes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _create_index(self, change: CreateIndex) -> Reshaping:
+        source = find_table(self.tx, change.table)
+        taken = self.tx.run_verbatim("SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE", (change.name,)).scalar()
+        if taken is not None:
+            raise refused(source, [f"there is {'an' if taken == 'index' else 'a'} {taken} {change.name!r} already"])
+        rows, _ = self.catalog.row_estimate(self.tx, change.table)
+        own = self._rehearsed_index(source, change, rows)
+        if self._allows(own):
+            return self._native(source, own, layout=None, asked=None, may_refuse=parse_index(change.text).unique)
+        ((_, made),) = own.change.after
+        assert made is not None
+        assert made.text is not None
+        added = SourceIndex(made.name, made.text)
+        return self._rebuilt(Reshape(source=source, new_text=source.text, actions=(), added_indexes=(added,)), rows)
+
+    def _rehearsed_index(self, source: SourceTable, change: CreateIndex, rows: int) -> _Own:
+        with rehearsal(self.tx, self.driver, filled=source.name if rows else None) as trial:
+            try:
+                rehearsed = trial.run([change.text])
+            except TextRefused as error:
+                raise refused(source, [f"the library refuses the index: {error}"]) from error
+        native = NativeChange.of([change.text], schema_rows(self.tx), rehearsed)
+        return _Own(native, estimate.seconds("index", rows), instant=False)
+
+    def _drop_index(self, change: DropIndex) -> Reshaping:
+        source, name = self._index(change.index)
+        if self.wished is Strategy.SHADOW_TABLE:
+            raise refused(source, ["an index is dropped by the database's own statement; no shadow table is needed"])
+        rows, _ = self.catalog.row_estimate(self.tx, TableName(None, source.name))
+        statement = f"DROP INDEX {quote(name)}"
+        with rehearsal(self.tx, self.driver, filled=None) as trial:
+            try:
+                rehearsed = trial.run([statement])
+            except TextRefused as error:
+                raise refused(source, [f"the library refuses it: {error}"]) from error
+        own = _Own(NativeChange.of([statement], schema_rows(self.tx), rehearsed), estimate.seconds("drop index", rows), instant=False)
+        return self._native(source, own, layout=None, asked=None)
+
+    def _reindex(self, change: Reindex) -> Reshaping:
+        name = change.name
+        table = self.tx.run_verbatim("SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", (name.name,)).scalar()
+        source, index = (find_table(self.tx, name), None) if table is not None else self._index(name, automatic=True)
+        rows, _ = self.catalog.row_estimate(self.tx, TableName(None, source.name))
+        number = 1 if index is not None else len(source.indexes) + len(source.automatic_indexes)
+        statement = f"REINDEX {quote(index if index is not None else source.name)}"
+        hold = number * estimate.seconds("index", rows)
+        own = _Own(NativeChange((statement,), (), ()), hold, instant=False)
+        if self._allows(own):
+            return self._native(source, own, layout=None, asked=None)
+        return self._rebuilt(Reshape(source=source, new_text=source.text, actions=()), rows)
+
+    def _index(self, name: TableName, *, automatic: bool = False) -> tuple[SourceTable, str]:
+        """Find an index of the user's; raise `NotFound` with near names."""
+        rows = self.tx.run_verbatim("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index'").rows
+        for found, table, text in rows:
+            if not same_name(found, name.name) or (name.schema or "main").lower() != "main":
+                continue
+            source = find_table(self.tx, TableName(None, table))
+            if text is None and not automatic:
+                raise refused(source, [f"index {found!r} belongs to a constraint: drop the constraint by ALTER TABLE"])
+            return source, found
+        names = [found for found, _, text in rows if text is not None]
+        raise NotFound(f"there is no index {str(name)!r}", hint=near(name.name, names), index=name.name)
+
+    # ── the ways ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _native(
+        self,
+        source: SourceTable,
+        own: _Own,
+        *,
+        layout: Layout | None,
+        asked: Reshape | None,
+        new_name: str | None = None,
+        may_refuse: bool = False,
+        told: tuple[str, ...] = (),
+    ) -> Reshaping:
+        if self.wished is Strategy.INSTANT and not own.instant:
+            raise refused(source, ["rows must be read or written for it"])
+        strategy = Strategy.INSTANT if own.instant else Strategy.DIRECT
+        tried_first = layout is not None and asked is not None and own.change.statements != () and _may_refuse(layout, asked)
+        hold = estimate.hold_text(own.hold_seconds)
+        steps = explain.native_steps(own.change.statements, hold)
+        claims = [Claim(str(row.table).lower()) for row in own.change.before]
+        claims += [Claim(source.name.lower())] + ([Claim(new_name.lower())] if new_name is not None else [])
+        return Reshaping(
+            table=TableName(None, source.name),
+            strategy=strategy,
+            claims=tuple(dict.fromkeys(claims)),
+            key_columns=() if layout is None else layout.shown_key,
+            may_refuse_rows=tried_first or may_refuse,
+            tries_rows_first=tried_first,
+            sees_references=False,
+            hold_seconds=own.hold_seconds,
+            sql_steps=steps,
+            warnings=(*told, *_waits(own.hold_seconds)),
+            detail={"layout": None if layout is None else layout.as_record(), "native": own.change.as_record()},
+        )
+
+    def _rebuilt(self, asked: Reshape, rows: int) -> Reshaping:
+        """Rebuild the table: in one transaction where it is small or this is wished for, else by a shadow table."""
+        source = asked.source
+        reasons = [] if schema_can_be_written(self.driver) else [_DEFENSIVE]
+        if self.tx.run_verbatim("PRAGMA foreign_keys").scalar():
+            reasons.append(_FOREIGN_KEYS)
+        if self.wished is Strategy.INSTANT:
+            reasons.append("every row must be written again")
+        if reasons:
+            raise refused(source, reasons)
+        layout = lay_out(self.tx, asked, self.driver, captured=False)
+        hold = estimate.rebuild_seconds(rows, indexes=len(layout.new_indexes) + len(layout.new.automatic_indexes), row_bytes=layout.row_bytes)
+        direct = self.wished is Strategy.DIRECT or (self.wished is None and hold <= estimate.LOCK_BUDGET_SECONDS)
+        if not direct:
+            layout = lay_out(self.tx, asked, self.driver, captured=True)
+        tried_first = _may_refuse(layout, asked)
+        steps = explain.direct_steps(layout, estimate.hold_text(hold), tried_first=tried_first) if direct else explain.shadow_steps(
+            layout, tried_first=tried_first
+        )
+        warned = explain.warnings(self.tx, layout, asked.actions, captured=not direct) + (_waits(hold) if direct else [])
+        return Reshaping(
+            table=TableName(None, source.name),
+            strategy=Strategy.DIRECT if direct else Strategy.SHADOW_TABLE,
+            claims=(Claim(source.name.lower()),),
+            key_columns=layout.shown_key,
+            may_refuse_rows=tried_first or any(parse_index(index.text).unique for index in asked.added_indexes),
+            tries_rows_first=tried_first,
+            sees_references=are_touched(self.tx, layout),
+            hold_seconds=hold if direct else estimate.CHUNK_TARGET_SECONDS,
+            sql_steps=steps,
+            warnings=tuple(warned),
+            detail={"layout": layout.as_record(), "native": None},
+        )
 
 
-def _layout(
-    tx: Transaction,
-    change: Change,
-    source: SourceTable,
-    old: TableText,
-    shape: Shape,
-    *,
-    new_text: str,
-    column: str,
-    driver: SqliteDriver,
-) -> Layout:
-    order = SqliteKeyOrder.read(tx, source.name, driver)
-    key = _key(order, shape)
-    rowid_column = None if old.without_rowid else _rowid_column(shape)
-    return Layout(
-        table=source.name,
-        column=column,
-        using=change.using,
-        old_text=source.text,
-        new_text=new_text,
-        columns=tuple(one[0] for one in shape.columns),
-        generated=tuple(one[0] for one in shape.columns if one[5] in _GENERATED),
-        virtual=tuple(one[0] for one in shape.columns if one[5] == _VIRTUAL),
-        rowid=order.columns[0] if order.rowid else None,
-        rowid_column=rowid_column,
-        key=key,
-        collations_differ=any(order.collations),
-        utf8=tx.run_verbatim("PRAGMA encoding").scalar() == "UTF-8",
-        indexes=source.indexes,
-        automatic_indexes=source.automatic_indexes,
-        displaced=(),
-        parents=(),
-        may_renumber=order.rowid and rowid_column is None,
-        row_bytes=0,
-    )
+def _waits(hold_seconds: float) -> list[str]:
+    if hold_seconds <= 0.1:
+        return []
+    return [f"the write lock is held for about {hold_seconds:.1f} s: every writer waits that long, and fails where its busy_timeout is shorter"]
 
 
-def _displaced(source: SourceTable, old: TableText, shapes: tuple[Shape, Shape], layout: Layout) -> tuple[Displaced, ...]:
-    """Return how to find the rows that a statement displaces."""
-    texts = {index.name: index.text for index in source.indexes}
-    keys = UniqueKeys(old, source.name, shapes[0], layout.key, layout.rowid_column, texts)
-    try:
-        return tuple(displaced_rows(keys, _conversion(old, shapes, layout)))
-    except (Unforeseeable, UnreadableText) as error:
-        raise _refused(source, [f"the rows that a REPLACE may remove cannot be found: {error}"]) from error
-
-
-def _conversion(old: TableText, shapes: tuple[Shape, Shape], layout: Layout) -> Conversion:
-    types = [next(one[1] for one in shape.columns if one[0] == layout.column) for shape in shapes]
-    return Conversion(
-        column=layout.column,
-        old_affinity=affinity(types[0], strict=old.strict),
-        new_affinity=affinity(types[1], strict=old.strict),
-        has_using=layout.using is not None,
-        is_generated=layout.column in layout.generated,
-    )
-
-
-def _parents(tx: Transaction, source: SourceTable, layout: Layout, conversion: Conversion) -> tuple[str, ...]:
-    """Return how to find the row that a deleted row refers to in its own table."""
-    references = cascading(tx)
-    converted = () if conversion.keeps_values else (layout.column, *layout.generated)
-    reasons = cascade_reasons(references, source.name, converted)
-    if reasons:
-        raise _refused(source, reasons)
-    return parent_conditions(references, source.name)
-
-
-def _key(order: SqliteKeyOrder, shape: Shape) -> tuple[KeyColumn, ...]:
-    """Return the key's columns with the collation of their index, whether or not the order needs it spelled out."""
-    if order.rowid:
-        return (KeyColumn(order.columns[0], None, descending=False),)
-    primary = next(index for index in shape.indexes if index.origin == "pk")
-    terms = {str(name): (collation, bool(falling)) for _, name, falling, collation, _ in primary.key_terms}
-    return tuple(KeyColumn(name, *terms[name]) for name in order.columns)
-
-
-def _mean_row_bytes(tx: Transaction, layout: Layout) -> int:
-    """Estimate a row's size from rows at both ends of the table."""
-    order = ", ".join(quote(key.name) for key in layout.key)
-    lengths = " + ".join(f"coalesce(length(CAST({quote(name)} AS BLOB)), 0) + 1" for name in layout.columns)
-    backwards = ", ".join(f"{quote(key.name)} DESC" for key in layout.key)
-    sampled = " UNION ALL ".join(
-        f"SELECT n FROM (SELECT {lengths} AS n FROM {quote(layout.table)} ORDER BY {one} LIMIT {_SAMPLE_ROWS})"
-        for one in (order, backwards)
-    )
-    return int(tx.run_verbatim(f"SELECT avg(n) FROM ({sampled})").scalar() or 0) + 8
-
-
-def _may_refuse_rows(new: TableText, layout: Layout, column: str) -> bool:
-    """Whether a row can exist that the new shape refuses: STRICT, an expression that may fail, or a CHECK that looks."""
-    if new.strict or layout.using is not None:
+def _may_refuse(layout: Layout, asked: Reshape) -> bool:
+    """Whether a row can exist that the new shape refuses: STRICT, an expression that may fail, or a rule that looks at what changes."""
+    new = parse_table(layout.new.text)
+    demanding = (AddConstraint, SetNotNull, SetOption)
+    if any(isinstance(action, demanding) for action in asked.actions):
         return True
-    generated = [clause for clause in new.clauses() if clause.kind is ClauseKind.GENERATED]
-    checks = [clause for clause in new.clauses() if clause.kind is ClauseKind.CHECK]
-    if checks and any(_mentions(new, clause.expression, column) for clause in [*checks, *generated]):
+    if any(isinstance(action, AddColumn) and _demands(new, action.column) for action in asked.actions):
         return True
-    return any(_mentions(new, clause.expression, column) for clause in generated)
+    typed = [action for action in asked.actions if isinstance(action, SetColumnType)]
+    if not typed:
+        return False
+    if new.strict or any(action.using is not None for action in typed):
+        return True
+    looking = [clause for clause in new.clauses() if clause.kind in (ClauseKind.GENERATED, ClauseKind.CHECK)]
+    return any(_mentions(new, clause.expression, action.column) for clause in looking for action in typed)
+
+
+def _demands(table: TableText, column: str) -> bool:
+    kinds = (ClauseKind.NOT_NULL, ClauseKind.CHECK, ClauseKind.UNIQUE, ClauseKind.REFERENCES, ClauseKind.GENERATED, ClauseKind.PRIMARY_KEY)
+    return any(clause.kind in kinds for clause in table.column(column).clauses)
 
 
 def _mentions(table: TableText, span: tuple[int, int] | None, column: str) -> bool:

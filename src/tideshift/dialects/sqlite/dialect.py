@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from tideshift.ddl.change import SetColumnType
-from tideshift.ddl.dialect import Capabilities
+from tideshift.ddl.change import Change
+from tideshift.ddl.dialect import Capabilities, Reshaping, Strategy
 from tideshift.dialects.sqlite.catalog import SqliteCatalog
+from tideshift.dialects.sqlite.design import Designer
 from tideshift.dialects.sqlite.driver import SqliteDriver
+from tideshift.dialects.sqlite.estimate import CHUNK_TARGET_SECONDS
 from tideshift.dialects.sqlite.load import SqliteLoad
-from tideshift.dialects.sqlite.scratch import schema_can_be_written
+from tideshift.dialects.sqlite.native import SqliteNative
 from tideshift.dialects.sqlite.shadow import SqliteShadow
+from tideshift.store.database import Transaction
 
 __all__ = ["SqliteDialect"]
 
@@ -19,7 +22,7 @@ class SqliteDialect:
     capabilities = Capabilities(
         concurrent_writers=False,
         transactional_swap=True,
-        chunk_target_seconds=0.009,
+        chunk_target_seconds=CHUNK_TARGET_SECONDS,
         keep_old_seconds=0.0,
         indexes_with_shadow=True,
     )
@@ -27,12 +30,10 @@ class SqliteDialect:
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
         self.catalog = SqliteCatalog(driver)
+        self.native = SqliteNative(driver)
         self.shadow = SqliteShadow(driver)
         self.load = SqliteLoad(driver)
 
-    def refusals(self, change: SetColumnType) -> list[str]:
-        """Return why no type can be changed with this library."""
-        del change
-        if schema_can_be_written(self._driver):
-            return []
-        return ["this SQLite library is built as defensive and does not let its schema table be written"]
+    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:
+        """Work out how a change is carried out."""
+        return Designer(tx, self._driver, self.catalog, strategy).design(change)

@@ -13,7 +13,7 @@ equal to the new one. Where that is not possible (USING, or something computed f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tideshift.dialects.sqlite.driver import quote
@@ -26,7 +26,7 @@ __all__ = ["Conversion", "displaced_rows"]
 
 @dataclass(frozen=True)
 class Conversion:
-    """What happens to the changed column's values."""
+    """What happens to one column's values."""
 
     column: str
     old_affinity: str
@@ -45,35 +45,50 @@ class Conversion:
         return not self.has_using and not self.is_generated
 
 
-def displaced_rows(keys: UniqueKeys, conversion: Conversion) -> list[Displaced]:
-    """Return the look-ups for every unique key, or raise `Unforeseeable`."""
-    found: list[Displaced] = []
+def displaced_rows(keys: UniqueKeys, conversions: Sequence[Conversion], *, hidden_rowid: str | None) -> list[Displaced]:
+    """Return the look-ups for every unique key, or raise `Unforeseeable`.
+
+    `hidden_rowid` is the name of the rowid where the rows have one that no column shows and that is not the chunk key.
+    """
+    changing = [conversion for conversion in conversions if not conversion.keeps_values]
+    found: list[Displaced] = [] if hidden_rowid is None else [_by_number(keys, hidden_rowid)]
     for unique in keys.all():
-        if not _touched(keys, unique, conversion):
-            found.append(_after(keys, unique, _equal))
-        elif conversion.is_of_stored_value and conversion.column.lower() not in keys.computed_from(unique):
-            found.append(_after(keys, unique, lambda term: _converted(term, conversion)))
+        touching = _touching(keys, unique, changing)
+        computed = keys.computed_from(unique)
+        if all(one.is_of_stored_value and one.column.lower() not in computed for one in touching):
+            found.append(_after(keys, unique, {one.column: one for one in touching}))
         elif keys.table.strict:
-            raise Unforeseeable(_strict(unique, conversion))
+            raise Unforeseeable(_strict(unique, touching))
         else:
             found += foreseen(keys, unique)
     return found
 
 
-def _touched(keys: UniqueKeys, unique: UniqueKey, conversion: Conversion) -> bool:
-    """Whether the shadow's rows may have another value of the key than the source's."""
-    return not conversion.keeps_values and (
-        any(term.column == conversion.column for term in unique.terms)
-        or conversion.column.lower() in keys.computed_from(unique)
-    )
+def _touching(keys: UniqueKeys, unique: UniqueKey, changing: Sequence[Conversion]) -> list[Conversion]:
+    """Return the conversions by which the shadow's rows may have another value of the key than the source's."""
+    names = {term.column for term in unique.terms}
+    computed = keys.computed_from(unique)
+    return [one for one in changing if one.column in names or one.column.lower() in computed]
 
 
-def _after(keys: UniqueKeys, unique: UniqueKey, of_column: Callable[[Term], str]) -> Displaced:
+def _by_number(keys: UniqueKeys, rowid: str) -> Displaced:
+    """Return the look-up of a row whose number another one takes; only the source knows the numbers."""
+    if keys.table.strict:
+        raise Unforeseeable(
+            "the rows have numbers (rowid) by which a REPLACE may remove one, and only a trigger before each write could follow that;"
+            " on a STRICT table such a trigger changes which error a statement gets; with --strategy direct no trigger is needed"
+        )
+    same = f"{quote(ROW_ALIAS)}.{quote(rowid)} = NEW.{quote(rowid)}"
+    moved = f"NEW.{quote(rowid)} IS NOT OLD.{quote(rowid)}"
+    return Displaced(place=LookedUpIn.SOURCE, on_insert=same, on_update=f"{moved} AND {same}")
+
+
+def _after(keys: UniqueKeys, unique: UniqueKey, conversions: Mapping[str, Conversion]) -> Displaced:
     conditions = [
-        of_column(term) if term.column is not None else f"{term.found} IN ({_expression_of_new(keys, unique, term)})"
+        _converted(term, conversions) if term.column is not None else f"{term.found} IN ({_expression_of_new(keys, unique, term)})"
         for term in unique.terms
     ]
-    conditions += [*keys.where_of_found(unique), f"NOT ({keys.is_row(quote(ROW_ALIAS), 'NEW')})"]
+    conditions += [*keys.where_of_found(unique), f"NOT ({keys.is_copy(quote(ROW_ALIAS), 'NEW')})"]
     return Displaced(
         place=LookedUpIn.SHADOW,
         on_insert=" AND ".join(conditions),
@@ -85,13 +100,14 @@ def _equal(term: Term) -> str:
     return f"{term.found} = NEW.{quote(term.column or '')}"
 
 
-def _converted(term: Term, conversion: Conversion) -> str:
+def _converted(term: Term, conversions: Mapping[str, Conversion]) -> str:
     """Return the condition that the shadow holds what became of a value that equals the new row's.
 
     IN gives the values on its right the affinity of the column on its left, which is the conversion itself, but for two
     traps: a whole number that REAL rounds, and 1 and 1.0, which are equal until they become text.
     """
-    if term.column != conversion.column:
+    conversion = conversions.get(term.column or "")
+    if conversion is None:
         return _equal(term)
     new = f"NEW.{quote(conversion.column)}"
     if conversion.new_affinity == "BLOB":
@@ -122,13 +138,14 @@ def _expression_of_new(keys: UniqueKeys, unique: UniqueKey, term: Term) -> str:
     )
 
 
-def _strict(unique: UniqueKey, conversion: Conversion) -> str:
+def _strict(unique: UniqueKey, touching: Sequence[Conversion]) -> str:
+    names = ", ".join(repr(one.column) for one in touching)
     reason = (
-        f"{unique.label} depends on {conversion.column!r} in a way that only a trigger before each write could follow,"
+        f"{unique.label} depends on {names} in a way that only a trigger before each write could follow,"
         " and on a STRICT table such a trigger changes which error a statement gets; "
     )
     if not unique.is_constraint:
         return reason + f"drop the index, make the change, and create the index again: {unique.index}"
-    if conversion.has_using:
+    if any(one.has_using for one in touching):
         return reason + "make the change without USING, and convert the values by an UPDATE"
     return reason + "SQLite drops no constraint of a table, so this change needs a table made anew"

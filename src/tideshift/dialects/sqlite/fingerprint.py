@@ -13,7 +13,7 @@ from tideshift.dialects.sqlite.capture import trigger_texts
 from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.names import Names
-from tideshift.dialects.sqlite.texts import canary_texts, index_texts, log_text, shadow_text
+from tideshift.dialects.sqlite.texts import canary_texts, index_names, index_texts, log_text, shadow_text
 from tideshift.errors import SchemaChanged
 from tideshift.store.database import Transaction
 
@@ -74,9 +74,9 @@ def _stored(tx: Transaction, tables: list[str]) -> dict[tuple[str, str], str | N
 
 def _source(layout: Layout) -> dict[tuple[str, str], str | None]:
     return {
-        ("table", layout.table): layout.old_text,
+        ("table", layout.table): layout.old.text,
         **{("index", index.name): index.text for index in layout.indexes},
-        **{("index", name): None for name in layout.automatic_indexes},
+        **{("index", name): None for name in layout.old.automatic_indexes},
     }
 
 
@@ -85,9 +85,9 @@ def _expected(layout: Layout, names: Names) -> dict[tuple[str, str], str | None]
     """Return every text that must be there; the same for the whole job, so worked out once."""
     expected = _source(layout)
     expected[("table", names.shadow)] = shadow_text(layout, names)
-    for number, text in enumerate(index_texts(layout, names), start=1):
-        expected[("index", names.index(number))] = text
-    for name in layout.automatic_indexes:
+    for name, text in zip(index_names(layout, names), index_texts(layout, names), strict=True):
+        expected[("index", name)] = text
+    for name in layout.new.automatic_indexes:
         expected[("index", f"sqlite_autoindex_{names.shadow}_{name.rpartition('_')[2]}")] = None
     expected[("table", names.log)] = log_text(layout, names)
     for text, key in zip(canary_texts(layout, names), (("table", names.canary), ("index", names.canary_index)), strict=False):

@@ -20,14 +20,14 @@ from dataclasses import replace
 
 from tideshift.ddl.tokens import TokenKind, same_name, significant
 from tideshift.dialects.sqlite.affinity import affinity
-from tideshift.dialects.sqlite.create_table import ClauseKind, TableText, identifiers
+from tideshift.dialects.sqlite.create_table import TableText, identifiers
+from tideshift.dialects.sqlite.defaults import NOT_CONSTANT, default_expression
 from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import ROW_ALIAS, Displaced, LookedUpIn
 from tideshift.dialects.sqlite.unique_keys import Term, UniqueKey, UniqueKeys
 
 __all__ = ["Unforeseeable", "foreseen"]
 
-_NOT_CONSTANT = frozenset("random randomblob last_insert_rowid changes total_changes".split())
 _CAST = {"TEXT": "TEXT", "INTEGER": "INTEGER", "NUMERIC": "NUMERIC", "REAL": "REAL"}
 _NEVER_FAIL = frozenset(
     "cast coalesce hex ifnull instr length lower ltrim quote replace round rtrim substr substring trim typeof unicode upper".split()
@@ -127,13 +127,9 @@ def _defaults(keys: UniqueKeys, unique: UniqueKey) -> dict[str, str]:
 
 
 def _default(table: TableText, column: str) -> str:
-    """Return a default as an expression with the same value in a trigger; a bare word stands for its own text."""
-    clauses = [clause for clause in table.column(column).clauses if clause.kind is ClauseKind.DEFAULT]
-    tokens = significant(table.text[clauses[-1].start : clauses[-1].end])[1:]
-    text = table.text[clauses[-1].start + tokens[0].start : clauses[-1].start + tokens[-1].end]
-    if any(same_name(word, banned) for word in identifiers(text) for banned in _NOT_CONSTANT):
+    """Return a default as an expression with the same value in a trigger."""
+    expression = default_expression(table, column)
+    assert expression is not None
+    if any(same_name(word, banned) for word in identifiers(expression) for banned in NOT_CONSTANT):
         raise Unforeseeable(f"the default of {column!r} is another value each time")
-    word = tokens[0].name if len(tokens) == 1 else None
-    if word is not None and word.upper() not in ("TRUE", "FALSE", "NULL", "CURRENT_TIME", "CURRENT_DATE", "CURRENT_TIMESTAMP"):
-        return "'" + word.replace("'", "''") + "'"
-    return f"({text})"
+    return expression

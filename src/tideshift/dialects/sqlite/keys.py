@@ -90,7 +90,7 @@ class SqliteKeyOrder:
             descending=[bool(falling) for _, _, falling in parts[: len(key)]],
             utf8=utf8,
         )
-        if order._needs_collations(tx):
+        if order.needs_collations(tx):
             order.collations = tuple(collation for _, collation, _ in parts[: len(key)])
         return order
 
@@ -267,7 +267,7 @@ class SqliteKeyOrder:
                     f"column {column!r} of the key of {self.table!r} holds NULL", reasons=["NULL in the key"]
                 )
 
-    def _needs_collations(self, tx: Transaction) -> bool:
+    def needs_collations(self, tx: Transaction) -> bool:
         """Whether the index is ordered by other collations than the columns: then the plain order needs a sort."""
         sql = f"EXPLAIN QUERY PLAN SELECT 1 FROM {quote(self.table)} ORDER BY {self.order_by()}"
         return any("TEMP B-TREE" in str(row[-1]).upper() for row in tx.run_verbatim(sql).rows)

@@ -11,7 +11,7 @@ from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.dialects.sqlite.names import Names
 
-__all__ = ["ROW_ALIAS", "Displaced", "KeyColumn", "Layout", "LookedUpIn", "SourceIndex"]
+__all__ = ["ROW_ALIAS", "Displaced", "KeyColumn", "Layout", "LookedUpIn", "Mapped", "NewReference", "Side", "SourceIndex"]
 
 ROW_ALIAS = "tideshift_row"
 """What the row is called that a look-up seeks."""
@@ -19,9 +19,10 @@ ROW_ALIAS = "tideshift_row"
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """One column of the chunk key with its collation in the key's index."""
+    """One column of the chunk key: its name in the source and in the shadow, with its collation in the key's index."""
 
     name: str
+    new_name: str
     collation: str | None
     descending: bool
 
@@ -32,6 +33,24 @@ class SourceIndex:
 
     name: str
     text: str
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """One column that a copied row writes: its name in the shadow, and its value as SQL over the source's row."""
+
+    name: str
+    value: str
+    given_once: bool = False
+    """Whether the value is another one each time, so that it cannot be compared."""
+
+
+@dataclass(frozen=True)
+class NewReference:
+    """A foreign key that the change adds: child columns and the parent's, which every row must find."""
+
+    parent: str
+    columns: tuple[tuple[str, str], ...]
 
 
 class LookedUpIn(StrEnum):
@@ -51,33 +70,58 @@ class Displaced:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Everything about source and shadow that does not depend on the job's id."""
+class Side:
+    """One of the two tables: its text, columns in order, those that cannot be written, and how its rows are numbered."""
 
-    table: str
-    column: str
-    using: str | None
-    old_text: str
-    new_text: str
+    text: str
     columns: tuple[str, ...]
-    """All columns, in order; `generated` names those that cannot be written, `virtual` those of them that are not stored."""
     generated: tuple[str, ...]
     virtual: tuple[str, ...]
+    """Those of the generated columns that are not stored."""
     rowid: str | None
     """The name by which the rowid is reached, or None for a table without one."""
     rowid_column: str | None
     """The column that is the rowid (INTEGER PRIMARY KEY), if any."""
+    automatic_indexes: tuple[str, ...]
+    """The names of the indexes that its constraints make, as they stand in sqlite_master under the table's own name."""
+
+    @property
+    def has_hidden_rowid(self) -> bool:
+        """Whether the rows have numbers that no column shows."""
+        return self.rowid is not None and self.rowid_column is None
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Side:
+        """Read the stored form."""
+        lists = ("columns", "generated", "virtual", "automatic_indexes")
+        values: dict[str, Any] = {name: tuple(value) if name in lists else value for name, value in record.items()}
+        return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Everything about source and shadow that does not depend on the job's id."""
+
+    table: str
+    changed: tuple[str, ...]
+    """The columns whose values or rules change, as a person named them; for messages."""
+    old: Side
+    new: Side
+    mapped: tuple[Mapped, ...]
     key: tuple[KeyColumn, ...]
     collations_differ: bool
     """Whether the key's index has other collations than its columns, so that every statement must spell them out."""
     utf8: bool
     indexes: tuple[SourceIndex, ...]
-    automatic_indexes: tuple[str, ...]
+    added_indexes: tuple[SourceIndex, ...]
+    look_up_indexes: tuple[str, ...]
+    """Terms of the indexes that the shadow needs only for look-ups, since the new shape has no such unique key."""
     displaced: tuple[Displaced, ...]
     parents: tuple[str, ...]
     """Conditions on the rows that a deleted row refers to in its own table by ON DELETE CASCADE."""
-    may_renumber: bool
-    """Whether VACUUM may give the rows new rowids."""
+    converted: tuple[str, ...]
+    """Columns whose values may differ from the source's, and those that are computed from them: references by these are looked at."""
+    new_references: tuple[NewReference, ...]
     row_bytes: int
 
     def as_record(self) -> dict[str, Any]:
@@ -87,37 +131,50 @@ class Layout:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Layout:
         """Read the stored form."""
+        references = [NewReference(one["parent"], tuple((pair[0], pair[1]) for pair in one["columns"])) for one in record["new_references"]]
         return cls(
             **{
                 **record,
-                "columns": tuple(record["columns"]),
-                "generated": tuple(record["generated"]),
-                "virtual": tuple(record["virtual"]),
+                "changed": tuple(record["changed"]),
+                "old": Side.from_record(record["old"]),
+                "new": Side.from_record(record["new"]),
+                "mapped": tuple(Mapped(**one) for one in record["mapped"]),
                 "key": tuple(KeyColumn(**key) for key in record["key"]),
                 "indexes": tuple(SourceIndex(**index) for index in record["indexes"]),
-                "automatic_indexes": tuple(record["automatic_indexes"]),
+                "added_indexes": tuple(SourceIndex(**index) for index in record["added_indexes"]),
+                "look_up_indexes": tuple(record["look_up_indexes"]),
                 "parents": tuple(record["parents"]),
-                "displaced": tuple(
-                    Displaced(**{**one, "place": LookedUpIn(one["place"])}) for one in record["displaced"]
-                ),
+                "converted": tuple(record["converted"]),
+                "new_references": tuple(references),
+                "displaced": tuple(Displaced(**{**one, "place": LookedUpIn(one["place"])}) for one in record["displaced"]),
             }
         )
 
     @classmethod
     def of(cls, reorg: Reorg) -> Layout:
         """Read a job's."""
-        return cls.from_record(reorg.reshaping.detail)
+        return cls.from_record(reorg.reshaping.detail["layout"])
 
     def names(self, reorg: Reorg) -> Names:
         """Return the names for one job."""
         return Names(reorg.job_id, self.table)
 
-    def order(self, driver: SqliteDriver, table: str | None = None) -> SqliteKeyOrder:
-        """Return the order of the chunk key, of the source or of a table of the same key."""
+    # ── the key ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def order(self, driver: SqliteDriver) -> SqliteKeyOrder:
+        """Return the order of the chunk key in the source."""
+        return self._order(driver, self.table, self.old, [key.name for key in self.key])
+
+    def new_order(self, driver: SqliteDriver, table: str) -> SqliteKeyOrder:
+        """Return the same order in a table of the new shape."""
+        return self._order(driver, table, self.new, [key.new_name for key in self.key])
+
+    def _order(self, driver: SqliteDriver, table: str, side: Side, names: list[str]) -> SqliteKeyOrder:
+        by_number = names == [side.rowid]
         return SqliteKeyOrder(
-            table or self.table,
-            self.columns if self.rowid else [key.name for key in self.key],
-            rowid=self.rowid is not None,
+            table,
+            side.columns if by_number else names,
+            rowid=by_number,
             driver=driver,
             collations=[self._collation(key) for key in self.key],
             descending=[key.descending for key in self.key],
@@ -128,49 +185,37 @@ class Layout:
         return key.collation if self.collations_differ else None
 
     @property
-    def written(self) -> tuple[str, ...]:
-        """Return the columns that a copy of a row writes; a rowid that no column shows comes first."""
-        hidden = (self.rowid,) if self.rowid is not None and self.rowid_column is None else ()
-        return hidden + tuple(name for name in self.columns if name not in self.generated)
-
-    @property
-    def written_list(self) -> str:
-        """Return those columns as a list in SQL."""
-        return ", ".join(map(quote, self.written))
-
-    @property
-    def mapped_list(self) -> str:
-        """Return the values for them, read from the source's row: the change itself."""
-        return ", ".join(
-            f"({self.using})" if self.using is not None and name == self.column else quote(name) for name in self.written
-        )
-
-    @property
-    def compared(self) -> tuple[str, ...]:
-        """Return the columns that are stored in a row."""
-        return tuple(name for name in self.columns if name not in self.virtual)
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """Return the names of the key's columns."""
-        return tuple(key.name for key in self.key)
+    def may_renumber(self) -> bool:
+        """Whether VACUUM may give other numbers to rows that are found by their number."""
+        return any(side.has_hidden_rowid and name == side.rowid for side, name in ((self.old, self.key[0].name), (self.new, self.key[0].new_name)))
 
     @property
     def shown_key(self) -> tuple[str, ...]:
         """Return the names of the key's columns as a person knows them."""
-        return (self.rowid_column,) if self.rowid_column is not None else self.key_names
+        names = tuple(key.name for key in self.key)
+        return (self.old.rowid_column,) if self.old.rowid_column is not None and names == (self.old.rowid,) else names
 
-    def key_is(self, left: str, right: str) -> str:
-        """Return the condition that two rows, each given as a quoted table or alias, have the same key."""
+    def new_key_is(self, left: str, right: str) -> str:
+        """Return the condition that two rows of the new shape, each given as a quoted table or alias, have the same key."""
         return " AND ".join(
-            f"{left}.{quote(key.name)}{_collate(self._collation(key))} = {right}.{quote(key.name)}"
-            for key in self.key
+            f"{left}.{quote(key.new_name)}{_collate(self._collation(key))} = {right}.{quote(key.new_name)}" for key in self.key
         )
 
+    def old_key_is_new(self, old: str, new: str) -> str:
+        """Return the condition that a row of the source and one of the new shape have the same key."""
+        return " AND ".join(f"{old}.{quote(key.name)}{_collate(self._collation(key))} = {new}.{quote(key.new_name)}" for key in self.key)
+
     def key_in(self, keys: str, *, negated: bool = False, qualifier: str = "") -> str:
-        """Return the condition that a row's key is among those of a query, whose columns are named as the log's."""
+        """Return the condition that a source row's key is among those of a query, whose columns are named as the log's."""
+        return self._in([key.name for key in self.key], keys, negated=negated, qualifier=qualifier)
+
+    def new_key_in(self, keys: str, *, negated: bool = False, qualifier: str = "") -> str:
+        """Return the same for a row of the new shape."""
+        return self._in([key.new_name for key in self.key], keys, negated=negated, qualifier=qualifier)
+
+    def _in(self, columns: list[str], keys: str, *, negated: bool, qualifier: str) -> str:
         dot = f"{qualifier}." if qualifier else ""
-        names = [f"{dot}{quote(key.name)}{_collate(self._collation(key))}" for key in self.key]
+        names = [f"{dot}{quote(name)}{_collate(self._collation(key))}" for name, key in zip(columns, self.key, strict=True)]
         if len(names) == 1:
             return f"{names[0]} {'NOT IN' if negated else 'IN'} ({keys})"
         row = f"({', '.join(names)}) {'NOT IN' if negated else 'IN'} ({keys})"
@@ -183,6 +228,29 @@ class Layout:
     def key_marks(self) -> tuple[str, ...]:
         """Return the log's key columns."""
         return tuple(f"k{number}" for number in range(len(self.key)))
+
+    # ── what a copied row is ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def written_list(self) -> str:
+        """Return the columns that a copy of a row writes, as a list in SQL."""
+        return ", ".join(quote(one.name) for one in self.mapped)
+
+    @property
+    def mapped_list(self) -> str:
+        """Return the values for them, read from the source's row: the change itself."""
+        return ", ".join(one.value for one in self.mapped)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Return the columns of the new shape that are stored in a row and can be compared."""
+        once = {one.name for one in self.mapped if one.given_once}
+        return tuple(name for name in self.new.columns if name not in self.new.virtual and name not in once)
+
+    @property
+    def new_indexes(self) -> tuple[SourceIndex, ...]:
+        """Return the indexes of the new shape that are made by hand."""
+        return (*self.indexes, *self.added_indexes)
 
 
 def _collate(collation: str | None) -> str:

@@ -37,6 +37,10 @@ class Names:
         """Return the shadow's index that answers to the source's n-th."""
         return f"{self.prefix}_index_{number}"
 
+    def look_up_index(self, number: int) -> str:
+        """Return an index of the shadow that only look-ups need."""
+        return f"{self.prefix}_look_up_{number}"
+
     @property
     def log(self) -> str:
         """Return the key log."""

@@ -84,7 +84,7 @@ def _value_refused(layout: Layout, target: str, key: Bound, error: TideshiftErro
     return ValueRefused(
         f"the row of {layout.table} with {shown} does not fit the new shape: {reason}",
         table=layout.table,
-        column=layout.column,
+        column=layout.changed[0] if layout.changed else None,
         key=key,
         reason=reason,
     )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tideshift.ddl.change import Change
-from tideshift.ddl.dialect import AppliedBatch, ArtifactName, ChunkResult, Comparison, Reorg, Reshaping
+from tideshift.ddl.dialect import AppliedBatch, ArtifactName, ChunkResult, Comparison, Reorg
 from tideshift.dialects import points
 from tideshift.dialects.sqlite import capture, catch_up, copy, cutover, purge, references, verify
-from tideshift.dialects.sqlite.design import design
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.fingerprint import check, check_source
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.names import Names
-from tideshift.dialects.sqlite.texts import canary_texts, index_texts, log_text, shadow_text
+from tideshift.dialects.sqlite.texts import canary_texts, index_names, index_texts, log_text, shadow_text
 from tideshift.errors import SchemaChanged
 from tideshift.store.database import Session, Transaction
 from tideshift.store.keys import Bound, KeyRange
@@ -30,13 +28,10 @@ class SqliteShadow:
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
 
-    def design(self, tx: Transaction, change: Change) -> Reshaping:
-        return design(tx, change, self._driver)
-
     def artifacts(self, reorg: Reorg) -> list[ArtifactName]:
         layout, names = _read(reorg)
         made = [ArtifactName("shadow", names.shadow)]
-        made += [ArtifactName("index", names.index(number)) for number, _ in enumerate(layout.indexes, start=1)]
+        made += [ArtifactName("index", name) for name in index_names(layout, names)]
         made.append(ArtifactName("log", names.log))
         kinds = (ArtifactName("canary", names.canary), ArtifactName("index", names.canary_index))
         made += kinds[: len(canary_texts(layout, names))]
@@ -47,7 +42,7 @@ class SqliteShadow:
 
     def copied_key_order(self, reorg: Reorg) -> SqliteKeyOrder:
         layout, names = _read(reorg)
-        return layout.order(self._driver, names.shadow)
+        return layout.new_order(self._driver, names.shadow)
 
     def check_rows(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> ChunkResult:
         layout, names = _read(reorg)
@@ -97,8 +92,13 @@ class SqliteShadow:
         layout, names = _read(reorg)
         return verify.rows_of(tx, layout, names, self._driver, key)
 
-    def see_references(self, session: Session, reorg: Reorg) -> None:
-        references.see_references_will_hold(session, *_read(reorg), self._driver)
+    def see_references(
+        self, tx: Transaction, reorg: Reorg, seen: dict[str, Any] | None, *, rows_max: int, swapped: bool
+    ) -> dict[str, Any] | None:
+        layout, names = _read(reorg)
+        if not swapped:
+            check(tx, layout, names)
+        return references.see_references(tx, layout, names, self._driver, seen, rows_max=rows_max, swapped=swapped)
 
     def swap(self, tx: Transaction, reorg: Reorg) -> None:
         layout, names = _read(reorg)
@@ -106,14 +106,13 @@ class SqliteShadow:
         cutover.swap(tx, layout, names, self._driver)
 
     def inspect_swapped(self, session: Session, reorg: Reorg) -> None:
-        layout, names = _read(reorg)
+        layout, _ = _read(reorg)
         expected = cutover.final_shape(layout, self._driver)
         with session.transaction(write=False) as tx:
             text = tx.run_verbatim("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (layout.table,)).scalar()
-            if text != layout.new_text:
+            if text != layout.new.text:
                 raise SchemaChanged(f"the stored text of {layout.table} is not the planned one", table=layout.table)
             cutover.see_swapped(tx, layout, expected)
-        references.see_references_hold(session, layout, names, self._driver)
 
     def empty_chunk(self, tx: Transaction, artifact: ArtifactName, *, rows_max: int) -> int:
         return purge.empty_chunk(tx, artifact, self._driver, rows_max=rows_max)

@@ -12,22 +12,22 @@ from tideshift.ddl.tokens import replace_spans
 from tideshift.dialects.sqlite.create_index import parse_index
 from tideshift.dialects.sqlite.create_table import ClauseKind, Edit, parse_table
 from tideshift.dialects.sqlite.driver import quote
-from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.layout import Layout, Side
 from tideshift.dialects.sqlite.names import Names
 
-__all__ = ["canary_texts", "index_texts", "log_text", "retired_text", "shadow_text", "trial_text"]
+__all__ = ["canary_texts", "index_names", "index_texts", "log_text", "retired_text", "shadow_text", "trial_text"]
 
 _LEFT_OUT = (ClauseKind.REFERENCES, ClauseKind.DEFERRABLE, ClauseKind.FOREIGN_KEY, ClauseKind.AUTOINCREMENT)
 
 
 def shadow_text(layout: Layout, names: Names) -> str:
     """Return the shadow's CREATE TABLE: the new shape."""
-    return _beside(layout.new_text, names.shadow)
+    return _beside(layout.new.text, names.shadow)
 
 
 def retired_text(layout: Layout, names: Names) -> str:
     """Return what describes the old rows after the swap: the old shape under the shadow's name."""
-    return _beside(layout.old_text, names.shadow)
+    return _beside(layout.old.text, names.shadow)
 
 
 @lru_cache(maxsize=64)
@@ -38,8 +38,9 @@ def _beside(text: str, name: str) -> str:
 
 def trial_text(layout: Layout, names: Names) -> str:
     """Return the temporary table that takes rows of the new shape one range at a time, in any number of equal ones."""
-    keys = (ClauseKind.UNIQUE,) if layout.rowid_column or layout.rowid is None else (ClauseKind.UNIQUE, ClauseKind.PRIMARY_KEY)
-    return _trial(layout.new_text, names.trial, keys)
+    by_number = layout.new.has_hidden_rowid and layout.key[0].new_name == layout.new.rowid
+    keys = (ClauseKind.UNIQUE, ClauseKind.PRIMARY_KEY) if by_number else (ClauseKind.UNIQUE,)
+    return _trial(layout.new.text, names.trial, keys)
 
 
 @lru_cache(maxsize=64)
@@ -60,10 +61,19 @@ def _edited(text: str, edits: list[Edit]) -> str:
 
 
 def index_texts(layout: Layout, names: Names) -> list[str]:
-    """Return the texts of the shadow's indexes, in the order of the source's."""
-    return [
+    """Return the texts of the shadow's indexes, in the order of the new shape's; those that only look-ups need come last."""
+    made = [
         parse_index(index.text).renamed(quote(names.index(number)), quote(names.shadow))
-        for number, index in enumerate(layout.indexes, start=1)
+        for number, index in enumerate(layout.new_indexes, start=1)
+    ]
+    look_ups = enumerate(layout.look_up_indexes, start=1)
+    return made + [f"CREATE INDEX {quote(names.look_up_index(number))} ON {quote(names.shadow)} ({terms})" for number, terms in look_ups]
+
+
+def index_names(layout: Layout, names: Names) -> list[str]:
+    """Return the names of the same indexes."""
+    return [names.index(number) for number in range(1, len(layout.new_indexes) + 1)] + [
+        names.look_up_index(number) for number in range(1, len(layout.look_up_indexes) + 1)
     ]
 
 
@@ -74,10 +84,14 @@ def log_text(layout: Layout, names: Names) -> str:
 
 
 def canary_texts(layout: Layout, names: Names) -> list[str]:
-    """Return the canary's texts: VACUUM renumbers tables without any index, so it has one exactly if the source has."""
+    """Return the canary's texts: VACUUM renumbers tables without any index, so it has one only if both tables have."""
     if not layout.may_renumber:
         return []
     texts = [f"CREATE TABLE {quote(names.canary)} (\"n\")"]
-    if layout.indexes or layout.automatic_indexes:
+    if all(_has_index(layout, side) for side in (layout.old, layout.new) if side.has_hidden_rowid):
         texts.append(f"CREATE INDEX {quote(names.canary_index)} ON {quote(names.canary)} (\"n\")")
     return texts
+
+
+def _has_index(layout: Layout, side: Side) -> bool:
+    return bool(layout.indexes or side.automatic_indexes or (side is layout.new and (layout.added_indexes or layout.look_up_indexes)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tideshift.dialects.sqlite.capture import look_up, look_up_parent, trigger_texts
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.layout import ROW_ALIAS, Layout
@@ -17,7 +19,7 @@ def try_everything(layout: Layout, driver: SqliteDriver) -> list[str]:
     names = Names(0, layout.table)
     with scratch(driver) as trial:
         try:
-            trial.run(layout.old_text)
+            trial.run(layout.old.text)
             for index in layout.indexes:
                 trial.run(index.text)
             trial.run(shadow_text(layout, names))
@@ -27,10 +29,15 @@ def try_everything(layout: Layout, driver: SqliteDriver) -> list[str]:
             for text in trigger_texts(layout, names).values():
                 trial.run(text)
             reasons = _slow_lookups(trial, layout, names)
-            if _unnamed(trial.shape(layout.table), layout.column) != _unnamed(trial.shape(names.shadow), layout.column):
-                reasons.append("the shadow table would not have the table's shape")
+            shadow = _unnamed(trial.shape(names.shadow), left_out=[names.look_up_index(n) for n in range(1, len(layout.look_up_indexes) + 1)])
         except TextRefused as error:
             return [f"the library refuses what the job would make: {error}"]
+    with scratch(driver) as trial:
+        trial.run(layout.new.text)
+        for index in layout.new_indexes:
+            trial.run(index.text)
+        if _unnamed(trial.shape(layout.table)) != shadow:
+            reasons.append("the shadow table would not have the new shape")
     with scratch(driver) as trial:
         try:
             trial.run(retired_text(layout, names))
@@ -54,10 +61,9 @@ def _slow_lookups(trial: Scratch, layout: Layout, names: Names) -> list[str]:
     return []
 
 
-def _unnamed(shape: Shape, column: str) -> tuple[object, ...]:
-    """Return a shape without what differs between source and shadow: index names and the changed type."""
-    columns = [(name, "" if name == column else type_text, *rest) for name, type_text, *rest in shape.columns]
-    return columns, sorted(map(_unnamed_index, shape.indexes))
+def _unnamed(shape: Shape, *, left_out: Sequence[str] = ()) -> tuple[object, ...]:
+    """Return a shape without the names of its indexes."""
+    return shape.columns, sorted(_unnamed_index(index) for index in shape.indexes if index.name not in left_out)
 
 
 def _unnamed_index(index: IndexShape) -> tuple[object, ...]:

@@ -64,10 +64,11 @@ class UniqueKeys:
 
     def all(self) -> list[UniqueKey]:
         """Return every unique key but the chunk key itself, whose new value is logged anyway."""
+        key = [column.name for column in self.key]
         return [
             self._read(index)
             for index in self.shape.indexes
-            if index.unique and not (index.origin == "pk" and self.table.without_rowid)
+            if index.unique and not (index.origin == "pk" and [name for _, name, *_ in index.key_terms] == key)
         ]
 
     def _read(self, index: IndexShape) -> UniqueKey:
@@ -123,9 +124,15 @@ class UniqueKeys:
         }
 
     def is_row(self, row: str, which: str) -> str:
-        """Return the condition that a row, by its quoted alias, has the key of NEW or OLD."""
+        """Return the condition that a row of the source, by its quoted alias, has the key of NEW or OLD."""
         return " AND ".join(
             f"{row}.{quote(column.name)}{collate(column.collation)} = {which}.{quote(column.name)}" for column in self.key
+        )
+
+    def is_copy(self, row: str, which: str) -> str:
+        """Return the same for a row of the shadow."""
+        return " AND ".join(
+            f"{row}.{quote(column.new_name)}{collate(column.collation)} = {which}.{quote(column.name)}" for column in self.key
         )
 
     def changed(self, unique: UniqueKey) -> list[str]:

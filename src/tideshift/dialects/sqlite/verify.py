@@ -55,7 +55,7 @@ def compare_chunk(
     tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, key_range: KeyRange, *, rows_max: int
 ) -> Comparison:
     """Compare the first rows of the range, and the shadow's rows between them; keys in the log are left out."""
-    source, shadow = layout.order(driver), layout.order(driver, names.shadow)
+    source, shadow = layout.order(driver), layout.new_order(driver, names.shadow)
     last = source.next_bound(tx, key_range, rows=rows_max)
     condition, binds = source.where(KeyRange(key_range.low, last))
     present = 0
@@ -77,15 +77,15 @@ def _logged(layout: Layout, names: Names) -> str:
 
 def _differing(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) -> list[Bound]:
     """Return the keys whose rows the shadow lacks or has otherwise."""
-    order = layout.order(driver)
+    order = layout.new_order(driver, names.shadow)
     unequal = " OR ".join(
         f"typeof(t.{column}) <> typeof(s.{column}) OR t.{column} COLLATE BINARY IS NOT s.{column}"
         for column in map(quote, layout.compared)
     )
     sql = (
         f"SELECT {order.select_list(qualifier='t')} FROM temp.{quote(names.trial)} AS t"
-        f" LEFT JOIN {quote(names.shadow)} AS s ON {layout.key_is('s', 't')}"
-        f" WHERE s.{quote(layout.key[0].name)} IS NULL OR {unequal} LIMIT ?"
+        f" LEFT JOIN {quote(names.shadow)} AS s ON {layout.new_key_is('s', 't')}"
+        f" WHERE s.{quote(layout.key[0].new_name)} IS NULL OR {unequal or '0'} LIMIT ?"
     )
     return [order.bound_of(row) for row in tx.run_verbatim(sql, (_DIFFERING_MAX,)).rows]
 
@@ -97,19 +97,22 @@ def _only_in_shadow(
     condition, binds = order.where(chunk, qualifier="s")
     sql = (
         f"SELECT {order.select_list(qualifier='s')} FROM {quote(names.shadow)} AS s WHERE {condition}"
-        f" AND NOT EXISTS (SELECT 1 FROM temp.{quote(names.trial)} AS t WHERE {layout.key_is('t', 's')})"
-        f" AND {layout.key_in(_logged(layout, names), negated=True, qualifier='s')} LIMIT ?"
+        f" AND NOT EXISTS (SELECT 1 FROM temp.{quote(names.trial)} AS t WHERE {layout.new_key_is('t', 's')})"
+        f" AND {layout.new_key_in(_logged(layout, names), negated=True, qualifier='s')} LIMIT ?"
     )
     return [order.bound_of(row) for row in tx.run_verbatim(sql, (*binds, _DIFFERING_MAX)).rows]
 
 
 def rows_of(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, key: Bound) -> dict[str, dict[str, str]]:
     """Return both rows of one key, each value as SQL text of bounded length."""
-    texts = ", ".join(f"substr(quote({quote(name)}), 1, {_EVIDENCE_CHARACTERS})" for name in layout.columns)
     found: dict[str, dict[str, str]] = {}
-    for side, table in (("source", layout.table), ("copy", names.shadow)):
-        values, binds = layout.order(driver, table).literal(key)
-        columns = ", ".join(quote(one.name) for one in layout.key)
-        rows = tx.run_verbatim(f"SELECT {texts} FROM {quote(table)} WHERE ({columns}) = ({values})", binds).rows
-        found[side] = dict(zip(layout.columns, map(str, rows[0]), strict=True)) if rows else {}
+    sides = (
+        ("source", layout.table, layout.order(driver), layout.old.columns),
+        ("copy", names.shadow, layout.new_order(driver, names.shadow), layout.new.columns),
+    )
+    for side, table, order, columns in sides:
+        texts = ", ".join(f"substr(quote({quote(name)}), 1, {_EVIDENCE_CHARACTERS})" for name in columns)
+        values, binds = order.literal(key)
+        rows = tx.run_verbatim(f"SELECT {texts} FROM {quote(table)} WHERE ({order.select_list()}) = ({values})", binds).rows
+        found[side] = dict(zip(columns, map(str, rows[0]), strict=True)) if rows else {}
     return found

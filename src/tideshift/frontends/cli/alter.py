@@ -17,6 +17,8 @@ from tideshift.frontends.cli.options import (
     json_option,
     statement_options,
     statement_text,
+    strategy_of,
+    strategy_options,
     timeout_option,
 )
 from tideshift.frontends.cli.output import count_text, is_terminal, print_json, printable
@@ -39,6 +41,7 @@ def _whole(name: str) -> click.IntRange:
 
 @click.command("alter", short_help="Carry a change out as a durable job, and follow it to its end.")
 @statement_options
+@strategy_options
 @click.option("--threads", type=_whole("threads"), metavar="N", help="Subtasks at once per node; a database with one writer takes 1.")
 @click.option("--batch-size", type=_whole("batch_size"), metavar="ROWS", help="The most rows that one chunk may hold (default 10000).")
 @click.option("--max-write-speed", type=SPEED, metavar="SPEED", help="A ceiling over all nodes, such as 20MiB or 5000rows (default none).")
@@ -69,9 +72,10 @@ def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] 
     text = statement_text(statement, source)
     if options["detach"] and (options["node_wanted"] or options["timeout_seconds"] is not None):
         raise click.UsageError("--detach only submits: it goes neither with --node nor with --timeout")
+    strategy = strategy_of(options["strategy"], fast=options["fast"])
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.ANY) as connected:
-        proposal = connected.ddl.plan(text)
+        proposal = connected.ddl.plan(text, strategy=strategy)
         for warning in proposal.warnings:
             settings.screen.warn(warning)
         if not options["yes"] and not confirm(proposal):
@@ -79,7 +83,9 @@ def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] 
             return DECLINED
         create_tables(connected, settings)
         with Interruption() as interruption:
-            job = connected.ddl.submit(text, parameters=_parameters(options), keep_old_seconds=options["keep_old"])
+            job = connected.ddl.submit(
+                text, parameters=_parameters(options), keep_old_seconds=options["keep_old"], strategy=strategy
+            )  # fmt: skip
             if options["detach"]:
                 return _detach(connected, settings, job)
             settings.screen.message(submitted_line(job))
@@ -92,15 +98,22 @@ def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] 
 
 
 def confirm(proposal: Proposal) -> bool:
-    """Ask before a change that may refuse a value; without a person to ask, want --yes."""
-    if not proposal.plan.reshaping.may_refuse_rows:
-        return True
+    """Ask before a change that may refuse a value or drops something; without a person to ask, want --yes."""
     import sys
 
-    table = printable(str(proposal.change.table))
+    table = printable(str(proposal.plan.reshaping.table))
+    told = []
+    if proposal.plan.reshaping.may_refuse_rows:
+        told.append(f"a row of {table} may have a value that the change refuses")
+    told += [printable(text) for text in proposal.drops]
+    if not told:
+        return True
     if not (sys.stdin.isatty() and is_terminal(sys.stderr)):
-        raise click.UsageError(f"a row of {table} may have a value that the new type refuses; confirm it with --yes")
-    click.echo(f"Every row of {table} is tried first; one that the new type refuses ends the job, and the table stays as it is.", err=True)
+        raise click.UsageError(f"{'; '.join(told)}; confirm it with --yes")
+    for text in proposal.drops:
+        click.echo(printable(f"{text[:1].upper()}{text[1:]}."), err=True)
+    if proposal.plan.reshaping.may_refuse_rows:
+        click.echo(f"A row of {table} that the change refuses ends the job, and the table stays as it is.", err=True)
     return click.confirm("Go on?", default=True, err=True)
 
 

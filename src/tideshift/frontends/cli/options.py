@@ -14,7 +14,7 @@ from tideshift.frontends.cli.output import Screen
 
 __all__ = [
     "DURATION", "SPEED", "Settings", "database_options", "job_ids", "json_option", "statement_options", "statement_text",
-    "timeout_option",
+    "strategy_of", "strategy_options", "timeout_option",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -125,6 +125,24 @@ def statement_options(command: F) -> F:
     kind: click.ParamType = click.File(encoding="utf-8")  # type: ignore[type-arg] # generic only in newer versions
     command = click.option("-f", "--file", "source", type=kind, metavar="FILE", help="Read the statement from FILE; - is stdin.")(command)
     return click.argument("statement", metavar='"STATEMENT"', required=False)(command)
+
+
+def strategy_options(command: F) -> F:
+    """Add --strategy, and --fast for the one that holds the lock."""
+    command = click.option(
+        "--fast", is_flag=True,
+        help="The same as --strategy direct: as fast as the database can, in one transaction, and every writer waits that long.",
+    )(command)  # fmt: skip
+    kind = click.Choice(["instant", "direct", "shadow_table"])
+    text = "Carry it out in this way, or refuse (default: the cheapest that does it right)."
+    return click.option("--strategy", type=kind, help=text)(command)
+
+
+def strategy_of(strategy: str | None, *, fast: bool) -> str | None:
+    """Return the strategy that was asked for."""
+    if fast and strategy not in (None, "direct"):
+        raise click.UsageError("--fast is --strategy direct; give one of them")
+    return "direct" if fast else strategy
 
 
 def statement_text(statement: str | None, source: IO[str] | None) -> str:

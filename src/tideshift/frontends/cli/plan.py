@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from tideshift.frontends.cli.opening import SystemTables, opened
-from tideshift.frontends.cli.options import Settings, database_options, json_option, statement_options, statement_text
+from tideshift.frontends.cli.options import Settings, database_options, json_option, statement_options, statement_text, strategy_of, strategy_options
 from tideshift.frontends.cli.output import count_text, duration_text, print_json, printable
 
 if TYPE_CHECKING:
@@ -15,22 +15,24 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_command", "proposal_record"]
 
-REWRITES = {
-    "instant": (False, "no room beyond the catalogue"),
-    "direct": (True, "what the database's own statement needs"),
-    "native_online": (True, "what the database's own statement needs"),
-    "in_place_column": (True, "about the size of the column, until the old one is dropped"),
-    "shadow_table": (True, "about the size of the table and its indexes again, until the replaced table is purged"),
+REBUILT = "about the size of the table and its indexes again, until the replaced table is purged"
+DISK = {
+    "instant": "no room beyond the catalogue",
+    "direct": "what the database's own statement needs",
+    "native_online": "what the database's own statement needs",
+    "in_place_column": "about the size of the column, until the old one is dropped",
+    "shadow_table": REBUILT,
 }
-"""Per strategy: whether every row is written again, and the room that takes."""
+"""Per strategy: the room that it takes."""
 
 
 @click.command("plan", short_help="Say what a change would do; write nothing.")
 @statement_options
+@strategy_options
 @json_option
 @database_options
 @click.pass_context
-def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | None) -> int:
+def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | None, strategy: str | None, fast: bool) -> int:
     """Say what a change would do: strategy, stages, exact SQL, locks and how long they are held, rows and time.
 
     \b
@@ -42,7 +44,7 @@ def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | No
     text = statement_text(statement, source)
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.ANY) as connected:
-        proposal = connected.ddl.plan(text)
+        proposal = connected.ddl.plan(text, strategy=strategy_of(strategy, fast=fast))
     if settings.json_wanted:
         print_json({"plan": proposal_record(proposal)})
         return 0
@@ -54,7 +56,7 @@ def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | No
 def proposal_record(proposal: Proposal) -> dict[str, Any]:
     """Return the documented record of a plan."""
     plan = proposal.plan
-    rewrites, disk = REWRITES[plan.strategy]
+    rewrites = bool(plan.reshaping.key_columns) and plan.strategy != "instant"
     return {
         "type": proposal.change.kind,
         "schema": plan.reshaping.table.schema,
@@ -63,7 +65,8 @@ def proposal_record(proposal: Proposal) -> dict[str, Any]:
         "key_columns": list(plan.reshaping.key_columns),
         "may_refuse_rows": plan.reshaping.may_refuse_rows,
         "rewrites_rows": rewrites,
-        "disk": disk,
+        "disk": REBUILT if rewrites else DISK[plan.strategy],
+        "hold_seconds": round(plan.reshaping.hold_seconds, 3),
         "row_total": proposal.rows,
         "row_total_exact": proposal.rows_exact,
         "seconds_estimate": proposal.seconds_estimate,
@@ -83,14 +86,20 @@ def proposal_lines(proposal: Proposal) -> list[str]:
     """Return the plan for a person."""
     record = proposal_record(proposal)
     about = "" if record["row_total_exact"] else "about "
+    rewritten = record["rewrites_rows"]
+    tried = proposal.plan.reshaping.tries_rows_first
+    values = "none can be refused"
+    if record["may_refuse_rows"]:
+        values = "a row may be refused: " + ("every row is tried before anything is made" if tried else "then the job ends, and nothing has changed")
     lines = [
-        f"{record['type']} on {proposal.change.table}",
+        f"{record['type']} on {record['table']}",
         f"  strategy  {record['strategy']}",
         f"  rows      {about}{count_text(record['row_total'])}, " + ("each is written again" if record["rewrites_rows"] else "none is written"),
         f"  time      about {duration_text(record['seconds_estimate'])} at the default lock share; a busy database takes longer",
         f"  disk      {record['disk']}",
-        f"  key       {', '.join(record['key_columns'])}",
-        "  values    " + ("a row may be refused: every row is tried before anything is made" if record["may_refuse_rows"] else "none can be refused"),
+        f"  lock      held for about {milliseconds_text(record['hold_seconds'])} at a time",
+        *([f"  key       {', '.join(record['key_columns'])}"] if rewritten else []),
+        "  values    " + values,
         "",
         "stages",
     ]  # fmt: skip
@@ -105,3 +114,8 @@ def proposal_lines(proposal: Proposal) -> list[str]:
         lines += [] if heading == before else [heading]
         lines.append("    " + step["sql"].replace("\n", "\n    "))
     return lines + [f"warning: {warning}" for warning in record["warnings"]]
+
+
+def milliseconds_text(seconds: float) -> str:
+    """Write how long a lock is held."""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(1, round(seconds * 1000))} ms"

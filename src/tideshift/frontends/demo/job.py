@@ -48,7 +48,7 @@ class WatchedJob:
 
     def submit(self, **parameters: Any) -> None:
         """Submit the change."""
-        self.job_id = self.connected.ddl.submit(CHANGE, parameters=parameters).id
+        self.job_id = self.connected.ddl.submit(CHANGE, parameters=parameters, strategy="shadow_table").id
         self.look()
 
     def start_worker(self, url: str) -> None:

@@ -1,4 +1,4 @@
-"""Changing the type of a column: check the rows, capture, reorganize, cut over, inspect.
+"""A change by a shadow table: check the rows, capture, reorganize, cut over, inspect.
 
 | stage | schema state | undo |
 |---|---|---|
@@ -11,17 +11,14 @@
 
 from __future__ import annotations
 
+from tideshift.ddl.actions.stages import CHECK_ROWS, INSPECT, INSPECT_REFERENCES
 from tideshift.ddl.dialect import Reshaping
-from tideshift.ddl.job import PLAN_VERSION, Plan, Stage, StageKind, Strategy
+from tideshift.ddl.job import PLAN_VERSION, Plan, Stage, StageKind
 from tideshift.ddl.machine import SchemaState
-from tideshift.ddl.reorg.task import CheckRowsType, ReorgType
+from tideshift.ddl.reorg.task import ReorgType
 
-__all__ = ["CAPTURE", "CHECK_ROWS", "CUT_OVER", "INSPECT", "REORGANIZE", "shadow_plan"]
+__all__ = ["CAPTURE", "CUT_OVER", "REORGANIZE", "shadow_plan"]
 
-CHECK_ROWS = Stage(
-    name="check rows", kind=StageKind.LONG, schema_state=SchemaState.NONE, chunked=True, revertible=True,
-    task_type=CheckRowsType.name, text="try every row on the new shape, reading only",
-)  # fmt: skip
 CAPTURE = Stage(
     name="capture", kind=StageKind.SHORT, schema_state=SchemaState.WRITE_ONLY, chunked=False, revertible=True,
     text="make the shadow table and the key log; from here every write is recorded",
@@ -34,15 +31,11 @@ CUT_OVER = Stage(
     name="cut over", kind=StageKind.SHORT, schema_state=SchemaState.PUBLIC, chunked=False, revertible=True,
     text="drain the rest of the log and swap, in one transaction",
 )  # fmt: skip
-INSPECT = Stage(
-    name="inspect", kind=StageKind.LAST, schema_state=SchemaState.PUBLIC, chunked=False, revertible=False,
-    text="see by another connection that the catalogue is as planned and references hold",
-)  # fmt: skip
 
 
 def shadow_plan(reshaping: Reshaping) -> Plan:
-    """Return the stages of a type change by a shadow table."""
-    stages: tuple[Stage, ...] = (CAPTURE, REORGANIZE, CUT_OVER, INSPECT)
-    if reshaping.may_refuse_rows:
+    """Return the stages of a change by a shadow table."""
+    stages: tuple[Stage, ...] = (CAPTURE, REORGANIZE, CUT_OVER, INSPECT_REFERENCES if reshaping.sees_references else INSPECT)
+    if reshaping.tries_rows_first:
         stages = (CHECK_ROWS, *stages)
-    return Plan(version=PLAN_VERSION, strategy=Strategy.SHADOW_TABLE, stages=stages, reshaping=reshaping)
+    return Plan(version=PLAN_VERSION, stages=stages, reshaping=reshaping)

@@ -1,0 +1,121 @@
+"""The foreign keys of a database as its catalogue tells them, and what a change of a table means for those that stay and those that come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tideshift.ddl.tokens import same_name
+from tideshift.dialects.sqlite.catalog import shape_of
+from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.layout import NewReference
+from tideshift.dialects.sqlite.scratch import Shape, scratch
+from tideshift.store.database import Transaction
+
+__all__ = ["Reference", "foreign_key_reasons", "foreign_keys", "is_enforced", "new_foreign_keys"]
+
+_ForeignKeyRow = tuple[int, str, str, str, "str | None"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One foreign key: child columns and the parent columns that they name."""
+
+    child: str
+    parent: str
+    columns: tuple[tuple[str, str], ...]
+    on_delete: str
+
+    @property
+    def sort_key(self) -> list[str]:
+        """Return what foreign keys are put in order by."""
+        return [self.child, self.parent, *(name for pair in self.columns for name in pair)]
+
+
+def foreign_keys(tx: Transaction) -> list[Reference]:
+    """Read all foreign keys of ordinary tables; a parent's columns left out are its primary key."""
+    rows = tx.run_verbatim(
+        'SELECT m.name, f.id, f."table", f.on_delete, f."from", f."to" FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f'
+        " WHERE m.type = 'table' AND m.rootpage > 0 ORDER BY m.name, f.id, f.seq"
+    ).rows
+    grouped: dict[tuple[str, int, str, str], list[tuple[str, str | None]]] = {}
+    for child, number, parent, on_delete, column, target in rows:
+        grouped.setdefault((child, number, parent, on_delete), []).append((column, target))
+    found = []
+    for (child, _, parent, on_delete), columns in grouped.items():
+        pairs = _pairs(columns, _primary_key(tx, parent))
+        if pairs is not None:
+            found.append(Reference(child, parent, pairs, on_delete.upper()))
+    return found
+
+
+def _primary_key(tx: Transaction, table: str) -> list[str]:
+    rows = tx.run_verbatim("SELECT name FROM pragma_table_info(?, 'main') WHERE pk ORDER BY pk", (table,)).rows
+    return [name for (name,) in rows]
+
+
+def _pairs(columns: list[tuple[str, str | None]], key: list[str]) -> tuple[tuple[str, str], ...] | None:
+    targets = [target or (key[at] if at < len(key) else None) for at, (_, target) in enumerate(columns)]
+    if not all(targets):
+        return None
+    return tuple((column, str(target)) for (column, _), target in zip(columns, targets, strict=True))
+
+
+def is_enforced(tx: Transaction, reference: Reference) -> bool:
+    """Whether the parent is an ordinary table with a unique key over just these columns; any other is a mismatch to SQLite."""
+    ordinary = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ? COLLATE NOCASE"
+    parents = [name for (name,) in tx.run_verbatim(ordinary, (reference.parent,)).rows]
+    return bool(parents) and _is_key([parent for _, parent in reference.columns], shape_of(tx, parents[0]))
+
+
+def _is_key(columns: list[str], shape: Shape) -> bool:
+    wanted = {column.lower() for column in columns}
+    keys = [[column[0] for column in shape.columns if column[4]]]
+    keys += [[name or "" for _, name, *_ in index.key_terms] for index in shape.indexes if index.unique and not index.partial]
+    return len(wanted) == len(columns) and wanted in [{name.lower() for name in key} for key in keys]
+
+
+def foreign_key_reasons(tx: Transaction, table: str, new: Shape) -> list[str]:
+    """Return why rows that refer to the table could no longer do so in its new shape (none: they can)."""
+    return [
+        f"{one.child} refers to {', '.join(parent for _, parent in one.columns)}, which would be no unique key of {table!r} any more"
+        for one in foreign_keys(tx)
+        if same_name(one.parent, table) and not same_name(one.child, table) and is_enforced(tx, one)
+        and not _is_key([parent for _, parent in one.columns], new)
+    ]  # fmt: skip
+
+
+def new_foreign_keys(tx: Transaction, table: str, new_text: str, driver: SqliteDriver) -> tuple[NewReference, ...]:
+    """Return the foreign keys of the new text that the table does not have yet.
+
+    Raises `LookupError` for one whose parent has no such unique key, which SQLite would call a mismatch at every write.
+    """
+    present = [(one.parent.lower(), sorted(_folded(one.columns))) for one in foreign_keys(tx) if same_name(one.child, table)]
+    with scratch(driver) as trial:
+        trial.run(new_text)
+        rows = trial.run(f'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list({_literal(table)}) ORDER BY id, seq')
+        own_shape = trial.shape(table)
+    grouped: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
+    for number, parent, column, target in rows:
+        grouped.setdefault((number, parent), []).append((column, target))
+    found = []
+    for (_, parent), columns in grouped.items():
+        is_own = same_name(parent, table)
+        key = [column[0] for column in sorted(own_shape.columns, key=lambda column: column[4]) if column[4]] if is_own else _primary_key(tx, parent)
+        pairs = _pairs(columns, key)
+        if pairs is not None and (parent.lower(), sorted(_folded(pairs))) in present:
+            continue
+        enforced = pairs is not None and (
+            _is_key([target for _, target in pairs], own_shape) if is_own else is_enforced(tx, Reference(table, parent, pairs, ""))
+        )
+        if pairs is None or not enforced:
+            raise LookupError(f"{quote(parent)} is no table with a unique key over just the columns that the new foreign key names")
+        found.append(NewReference(parent, pairs))
+    return tuple(found)
+
+
+def _folded(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    return [(child.lower(), parent.lower()) for child, parent in pairs]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,204 @@
+"""Changes in one short transaction: the database's own statements, or a rebuild of a small table.
+
+Whatever is done is compared with what the rehearsal did in memory, or with the planned shape, before it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tideshift.ddl.change import (
+    Action,
+    AddColumn,
+    AddConstraint,
+    ConstraintKind,
+    DropColumn,
+    DropConstraint,
+    DropNotNull,
+    RenameColumn,
+    RenameTable,
+    SetNotNull,
+)
+from tideshift.ddl.dialect import ArtifactName, Reorg
+from tideshift.dialects import points
+from tideshift.dialects.sqlite import cutover
+from tideshift.dialects.sqlite.create_index import parse_index
+from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.fingerprint import check_source
+from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.references import see_all_references
+from tideshift.dialects.sqlite.rehearsal import Name, Rehearsed, SchemaRow, schema_rows
+from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, refusal
+from tideshift.dialects.sqlite.texts import index_texts, shadow_text
+from tideshift.errors import SchemaChanged, ValueRefused
+from tideshift.store.database import Session, Transaction
+
+__all__ = ["NativeChange", "SqliteNative", "statement_of"]
+
+
+@dataclass(frozen=True)
+class NativeChange:
+    """Statements of the database's own, the user's objects as they must be before, and as they will be after (None: gone)."""
+
+    statements: tuple[str, ...]
+    before: tuple[SchemaRow, ...]
+    after: tuple[tuple[Name, SchemaRow | None], ...]
+
+    @classmethod
+    def of(cls, statements: Sequence[str], rows: Sequence[SchemaRow], rehearsed: Rehearsed) -> NativeChange:
+        """Put together what was rehearsed."""
+        concerned = tuple(row for row in rows if (row.kind, row.name) in rehearsed.changed)
+        return cls(tuple(statements), concerned, tuple(sorted(rehearsed.changed.items(), key=lambda one: one[0])))
+
+    def as_record(self) -> dict[str, Any]:
+        """Give the stored form."""
+        after = [[*name, None if row is None else _record(row)] for name, row in self.after]
+        return {"statements": list(self.statements), "before": [_record(row) for row in self.before], "after": after}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> NativeChange:
+        """Read the stored form."""
+        after = tuple(((kind, name), None if row is None else SchemaRow(*row)) for kind, name, row in record["after"])
+        return cls(tuple(record["statements"]), tuple(SchemaRow(*row) for row in record["before"]), after)
+
+
+def _record(row: SchemaRow) -> list[str | None]:
+    return [row.kind, row.name, row.table, row.text]
+
+
+def statement_of(table: str, action: Action) -> tuple[str, str] | None:
+    """Return the database's own statement for an action and what kind of work it is, or None where it has none.
+
+    Whether this version of the library takes it, the rehearsal tells.
+    """
+    alter = f"ALTER TABLE {quote(table)}"
+    match action:
+        case AddColumn(position=None):
+            return f"{alter} ADD COLUMN {action.definition}", "scan" if _is_checked(action.definition) else "catalogue"
+        case DropColumn():
+            return f"{alter} DROP COLUMN {quote(action.column)}", "rewrite"
+        case RenameColumn():
+            return f"{alter} RENAME COLUMN {quote(action.column)} TO {quote(action.new_name)}", "catalogue"
+        case RenameTable():
+            return f"{alter} RENAME TO {quote(action.new_name)}", "catalogue"
+        case SetNotNull():
+            conflict = f" ON CONFLICT {action.conflict}" if action.conflict else ""
+            return f"{alter} ALTER COLUMN {quote(action.column)} SET NOT NULL{conflict}", "scan"
+        case DropNotNull():
+            return f"{alter} ALTER COLUMN {quote(action.column)} DROP NOT NULL", "catalogue"
+        case AddConstraint(constraint=ConstraintKind.CHECK):
+            return f"{alter} ADD {action.text}", "scan"
+        case DropConstraint(name=str() as name):
+            return f"{alter} DROP CONSTRAINT {quote(name)}", "catalogue"
+    return None
+
+
+def _is_checked(definition: str) -> bool:
+    """Whether the library looks at every row for a new column."""
+    words = definition.upper()
+    return "CHECK" in words or " AS " in words or " AS(" in words
+
+
+class SqliteNative:
+    """What `Native` asks for."""
+
+    def __init__(self, driver: SqliteDriver) -> None:
+        self._driver = driver
+
+    def artifacts(self, reorg: Reorg) -> list[ArtifactName]:
+        """Name what stays behind for a while: the replaced table of a rebuild."""
+        if reorg.reshaping.detail.get("native") is not None:
+            return []
+        layout = Layout.of(reorg)
+        return [ArtifactName("shadow", layout.names(reorg).shadow)]
+
+    def change(self, tx: Transaction, reorg: Reorg) -> None:
+        """Carry the change out, whole, and see that it did what was planned; raises `SchemaChanged` or `ValueRefused`."""
+        native = reorg.reshaping.detail.get("native")
+        if native is not None:
+            self._run(tx, NativeChange.from_record(native), reorg)
+        else:
+            self._rebuild(tx, reorg)
+
+    def inspect(self, session: Session, reorg: Reorg) -> None:
+        """See with a connection that did not change anything that it is as planned; raise `SchemaChanged`."""
+        native = reorg.reshaping.detail.get("native")
+        with session.transaction(write=False) as tx:
+            if native is None:
+                layout = Layout.of(reorg)
+                cutover.see_swapped(tx, layout, cutover.final_shape(layout, self._driver))
+                return
+            _see(tx, NativeChange.from_record(native), "is not as it was changed")
+
+    def _run(self, tx: Transaction, change: NativeChange, reorg: Reorg) -> None:
+        present = {(row.kind, row.name): row for row in schema_rows(tx)}
+        for row in change.before:
+            if present.get((row.kind, row.name)) != row:
+                raise SchemaChanged(f"{row.kind} {row.name} is not as it was planned for", differing=[f"{row.kind} {row.name}"])
+        for statement in change.statements:
+            if points.CHANGE.on:
+                points.CHANGE.fire(job=reorg.job_id)
+            if statement.startswith("CREATE "):
+                _make_index(tx, statement, reorg.reshaping.table.name, shown=(parse_index(statement).name.text, reorg.reshaping.table.name))
+            else:
+                tx.run_verbatim(statement)
+        if points.CHANGED.on:
+            points.CHANGED.fire(job=reorg.job_id)
+        others = {name: row for name, row in present.items() if name not in dict(change.after)}
+        after = {(row.kind, row.name): row for row in schema_rows(tx)}
+        changed = sorted(f"{kind} {name}" for (kind, name), row in others.items() if after.get((kind, name)) != row)
+        if changed:
+            raise SchemaChanged(f"the statement changed more than was planned: {', '.join(changed)}", differing=changed)
+        _see(tx, change, "is not as it was planned")
+
+    def _rebuild(self, tx: Transaction, reorg: Reorg) -> None:
+        layout = Layout.of(reorg)
+        names = layout.names(reorg)
+        check_source(tx, layout)
+        if points.CHANGE.on:
+            points.CHANGE.fire(job=reorg.job_id)
+        tx.run_verbatim(shadow_text(layout, names))
+        try:
+            copied = insert_rows(tx, layout, names.shadow, "1", ())
+        except ROW_REFUSED as error:
+            raise refusal(tx, layout, self._driver, target=names.shadow, where=("1", ()), error=error) from error
+        present = tx.run_verbatim(f"SELECT count(*) FROM {quote(layout.table)}").scalar()
+        if copied != present:
+            raise SchemaChanged(f"{copied} of {present} rows of {layout.table} were copied", table=layout.table)
+        for index, text in zip(layout.new_indexes, index_texts(layout, names), strict=True):
+            _make_index(tx, text, names.shadow, shown=(index.name, layout.table))
+        see_all_references(tx, layout, names, self._driver)
+        cutover.exchange(tx, layout, names, self._driver)
+        if points.CHANGED.on:
+            points.CHANGED.fire(job=reorg.job_id)
+
+
+def _see(tx: Transaction, change: NativeChange, what: str) -> None:
+    present = {(row.kind, row.name): row for row in schema_rows(tx)}
+    differing = [f"{kind} {name}" for (kind, name), row in change.after if present.get((kind, name)) != row]
+    if differing:
+        raise SchemaChanged(f"{', '.join(differing)} {what}", differing=differing)
+
+
+def _make_index(tx: Transaction, text: str, table: str, *, shown: tuple[str, str]) -> None:
+    """Create an index; a unique one that rows violate is refused with the values that two of them share."""
+    try:
+        tx.run_verbatim(text)
+    except ROW_REFUSED as error:
+        index = parse_index(text)
+        terms = ", ".join(index.terms)
+        present = " AND ".join(f"({term}) IS NOT NULL" for term in index.terms)
+        condition = present if index.where is None else f"({index.where}) AND {present}"
+        values = ", ".join(f"quote({term})" for term in index.terms)
+        query = f"SELECT count(*), {values} FROM {quote(table)} WHERE {condition} GROUP BY {terms} HAVING count(*) > 1 LIMIT 1"
+        try:
+            shared = tx.run_verbatim(query).rows
+        except ROW_REFUSED:
+            raise error from None
+        if not shared:
+            raise
+        count, *found = shared[0]
+        message = f"{count} rows of {shown[1]} have the same values ({', '.join(map(str, found))}), and index {shown[0]} would be unique"
+        raise ValueRefused(message, table=shown[1], column=None, values=list(found)) from error
