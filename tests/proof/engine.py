@@ -53,7 +53,7 @@ def application(path: Path, *, timeout_seconds: float = 0.0) -> Any:
 class Engine:
     """One owner and one node on one file, stepped by hand."""
 
-    def __init__(self, path: Path, *, later_seconds: float = 0, parts: int = PARTS, strategy: str = "shadow_table") -> None:
+    def __init__(self, path: Path, *, later_seconds: float = 0, parts: int = PARTS, strategy: str | None = "shadow_table") -> None:
         self.path = path
         self.strategy = strategy
         self._parts = reorg_task.PARTS
@@ -150,9 +150,9 @@ class Engine:
 
 
 @contextmanager
-def on_engine(path: Path, *, parts: int = PARTS) -> Iterator[Engine]:
+def on_engine(path: Path, *, parts: int = PARTS, strategy: str | None = "shadow_table") -> Iterator[Engine]:
     """Open an engine on a file and close it at the end."""
-    engine = Engine(path, parts=parts)
+    engine = Engine(path, parts=parts, strategy=strategy)
     try:
         yield engine
     finally:

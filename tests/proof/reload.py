@@ -13,7 +13,7 @@ from typing import Any
 from tests.proof.engine import application, library
 from tests.proof.schema import Scenario, Table, Value, quoted
 
-__all__ = ["Refused", "contents", "holds", "load", "reload_changed"]
+__all__ = ["Refused", "contents", "copy_rows", "copy_system_table", "holds", "load", "opened", "reload_changed", "tables_in_order"]
 
 
 class Refused(Exception):
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 def load(path: Path, scenario: Scenario) -> None:
     """Write a scenario; what the library refuses is taken out of it, so that the scenario then is what the file holds."""
-    with closing(_opened(path, scenario)) as connection:
+    with closing(opened(path, scenario)) as connection:
         scenario.tables[1:] = [table for table in scenario.tables[1:] if _tried(connection, table.text())]
         connection.execute(scenario.target.text())
         names = {table.name for table in scenario.tables}
@@ -40,18 +40,18 @@ def reload_changed(source: Path, path: Path, scenario: Scenario) -> None:
     """Make the file that the change must lead to, or raise `Refused`."""
     change = scenario.change
     try:
-        with closing(application(source)) as old, closing(_opened(path, scenario)) as new:
-            for table in _in_catalogue_order(old, scenario):
+        with closing(application(source)) as old, closing(opened(path, scenario)) as new:
+            for table in tables_in_order(old, scenario):
                 new.execute(table.text((change.column, change.type_text) if table is scenario.target else None))
             new.execute("BEGIN")
             for table in scenario.tables:
                 mapped = {change.column: f"({change.using})"} if table is scenario.target and change.using else {}
-                _copy_rows(old, new, table, mapped, scenario.encoding)
+                copy_rows(old, new, table, mapped, scenario.encoding)
             new.execute("COMMIT")
             for text in scenario.others:
                 new.execute("ANALYZE sqlite_master" if text == "ANALYZE" else text)
             for table in ("sqlite_sequence", "sqlite_stat1"):
-                _copy_system_table(old, new, table)
+                copy_system_table(old, new, table)
     except library().Error as error:
         raise Refused(str(error)) from error
 
@@ -89,7 +89,8 @@ def contents(connection: Any, name: str) -> list[Any]:
         return [str(error)]
 
 
-def _opened(path: Path, scenario: Scenario) -> Any:
+def opened(path: Path, scenario: Scenario) -> Any:
+    """Open a new file with the settings of a scenario."""
     connection = application(path)
     connection.execute(f"PRAGMA encoding = '{scenario.encoding}'")
     connection.execute(f"PRAGMA auto_vacuum = {int(scenario.auto_vacuum)}")
@@ -116,15 +117,20 @@ def _insert(
     return f"INSERT {conflict} INTO {quoted(table)} ({', '.join(map(quoted, columns))}) VALUES ({marks})", binds
 
 
-def _in_catalogue_order(old: Any, scenario: Scenario) -> list[Table]:
+def tables_in_order(old: Any, scenario: Scenario) -> list[Table]:
+    """Return the tables in the order in which a file has them."""
     order = [name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")]
     return sorted(scenario.tables, key=lambda table: order.index(table.name))
 
 
-def _copy_rows(old: Any, new: Any, table: Table, mapped: dict[str, str], encoding: str) -> None:
-    names = [column.name for column in table.written()]
+def copy_rows(
+    old: Any, new: Any, table: Table, mapped: dict[str, str], encoding: str, *, into: Table | None = None, left_out: tuple[str, ...] = ()
+) -> None:
+    """Load every row of a table again, into a table of another shape where one is given; numbers that no column shows stay."""
+    target = table if into is None else into
+    names = [column.name for column in target.written() if column.name not in left_out]
     rowid = table.rowid_alias()
-    if rowid is not None and table.rowid_column is None:
+    if rowid is not None and rowid == target.rowid_alias() and target.rowid_column is None:
         names.insert(0, rowid)
     shown = []
     for name in names:
@@ -135,7 +141,8 @@ def _copy_rows(old: Any, new: Any, table: Table, mapped: dict[str, str], encodin
         new.execute(*_insert(table.name, tuple(names), values, "OR ABORT", encoding))
 
 
-def _copy_system_table(old: Any, new: Any, table: str) -> None:
+def copy_system_table(old: Any, new: Any, table: str) -> None:
+    """Take over the rows of a table of the library's."""
     if not new.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
         return
     new.execute(f"DELETE FROM {table}")

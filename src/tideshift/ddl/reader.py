@@ -20,6 +20,7 @@ class StatementReader:
         self.text = text
         self.tokens = significant(text)
         self.at = 0
+        self._end = len(text)
         self._balanced()
         self._only_one()
 
@@ -97,6 +98,11 @@ class StatementReader:
             self.at += 1
         return start, self.at - 1
 
+    @property
+    def whole(self) -> str:
+        """Return the statement as it stands, comments included, without its semicolon."""
+        return self.text[self.tokens[0].start : self._end].rstrip()
+
     def between(self, first: int, last: int) -> str:
         """Return the text from one token to another, both included."""
         return self.text[self.tokens[first].start : self.tokens[last].end]
@@ -152,5 +158,6 @@ class StatementReader:
             if after:
                 self.at = after[0]
                 self.refuse("several statements at once are not supported: submit one job per statement", form="several statements")
+            self._end = self.tokens[index].start
             del self.tokens[index:]
             return

@@ -47,7 +47,7 @@ def _create_index(reader: StatementReader) -> CreateIndex:
             reader.refuse("an expression is expected after WHERE")
         reader.until()
     _end(reader)
-    text = reader.between(0, len(reader.tokens) - 1)
+    text = reader.whole
     if index.schema is not None and table.schema is None:
         table = type(table)(index.schema, table.name)
     return CreateIndex(table=table, name=index.name, text=text)

@@ -25,7 +25,7 @@ from tideshift.ddl.change import (
     TableName,
 )
 from tideshift.ddl.dialect import Claim, Reshaping, Strategy
-from tideshift.ddl.tokens import same_name
+from tideshift.ddl.tokens import same_name, significant
 from tideshift.dialects.sqlite import estimate, explain
 from tideshift.dialects.sqlite.catalog import SourceTable, SqliteCatalog, find_table, near, shape_of
 from tideshift.dialects.sqlite.create_index import parse_index
@@ -35,7 +35,7 @@ from tideshift.dialects.sqlite.layout import Layout, SourceIndex
 from tideshift.dialects.sqlite.native import NativeChange, statement_of
 from tideshift.dialects.sqlite.references import are_touched
 from tideshift.dialects.sqlite.rehearsal import rehearsal, schema_rows, what_breaks
-from tideshift.dialects.sqlite.reshape import Reshape, lay_out, refused
+from tideshift.dialects.sqlite.reshape import Reshape, lay_out, refused, try_shapes
 from tideshift.dialects.sqlite.scratch import TextRefused, schema_can_be_written
 from tideshift.dialects.sqlite.table_edits import EditRefused, edited
 from tideshift.errors import NotFound, PlanRefused
@@ -95,10 +95,11 @@ class Designer:
         if asked.new_text == source.text and self.wished is None and not any(getattr(action, "using", None) for action in change.actions):
             nothing = _Own(NativeChange((), (), ()), 0.0, instant=True)
             return self._native(source, nothing, layout=None, asked=None, told=(f"{source.name} has what is asked for already",))
+        try_shapes(asked, self.driver)
         broken = what_breaks(self.tx, self.driver, source.name, asked.new_text)
         if broken:
             raise refused(source, [f"it would break {one}" for one in broken])
-        own = self._own_statements(source, change.actions, rows)
+        own = self._own_statements(asked, rows)
         if own is not None and self._allows(own):
             layout = lay_out(self.tx, asked, self.driver, captured=False)
             return self._native(source, own, layout=layout, asked=asked)
@@ -123,12 +124,13 @@ class Designer:
             raise refused(source, [str(error)]) from error
         return text
 
-    def _own_statements(self, source: SourceTable, actions: tuple[Action, ...], rows: int) -> _Own | None:
-        """Rehearse the database's own statements; None where it has none, or this version takes them not."""
-        found = [statement_of(source.name, action) for action in actions]
+    def _own_statements(self, asked: Reshape, rows: int) -> _Own | None:
+        """Rehearse the database's own statements; None where it has none, this version takes them not, or makes something else of them."""
+        source = asked.source
+        found = [statement_of(source.name, action) for action in asked.actions]
         statements = [one[0] for one in found if one is not None]
         kinds = [one[1] for one in found if one is not None]
-        if len(statements) != len(actions):
+        if len(statements) != len(asked.actions):
             return None
         with rehearsal(self.tx, self.driver, filled=source.name if rows else None) as trial:
             if rows and not trial.has_row:
@@ -139,7 +141,8 @@ class Designer:
                 return None
         if rehearsed.broken:
             raise refused(source, [f"it would break {one}" for one in rehearsed.broken])
-        if set(rehearsed.changed) - {("table", source.name)}:
+        made = rehearsed.changed.get(("table", source.name))
+        if set(rehearsed.changed) != {("table", source.name)} or made is None or not _reads_the_same(made.text or "", asked.new_text):
             return None
         hold = sum(estimate.seconds(kind, rows) for kind in kinds)
         return _Own(NativeChange.of(statements, schema_rows(self.tx), rehearsed), hold, all(kind == "catalogue" for kind in kinds))
@@ -300,6 +303,11 @@ class Designer:
             warnings=tuple(warned),
             detail={"layout": layout.as_record(), "native": None},
         )
+
+
+def _reads_the_same(text: str, other: str) -> bool:
+    """Whether two texts are the same but for blanks and comments."""
+    return [token.text for token in significant(text)] == [token.text for token in significant(other)]
 
 
 def _waits(hold_seconds: float) -> list[str]:

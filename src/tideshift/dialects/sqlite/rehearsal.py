@@ -140,18 +140,21 @@ class Rehearsal:
         found: Working = {}
         for kind, name, table, _ in self._trial.run("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') ORDER BY name"):
             if kind == "view":
-                found[f"view {name}", 0] = self._refusal(f"EXPLAIN SELECT * FROM {quote(name)}")
+                found[f"view {name}", 0] = self._refusal(f"EXPLAIN QUERY PLAN SELECT * FROM {quote(name)}")
             else:
                 found |= {(f"trigger {name}", number): self._refusal(sql) for number, sql in enumerate(self._writes(table))}
         return found
 
     def _writes(self, table: str) -> list[str]:
-        columns = self._trial.run("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0 ORDER BY cid", (table,))
+        try:
+            columns = self._trial.run("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0 ORDER BY cid", (table,))
+        except TextRefused:  # a view of something that is not there
+            columns = []
         assigned = ", ".join(f"{quote(name)} = {quote(name)}" for (name,) in columns)
         return [
-            f"EXPLAIN INSERT INTO {quote(table)} DEFAULT VALUES",
-            *([f"EXPLAIN UPDATE {quote(table)} SET {assigned}"] if assigned else []),
-            f"EXPLAIN DELETE FROM {quote(table)}",
+            f"EXPLAIN QUERY PLAN INSERT INTO {quote(table)} DEFAULT VALUES",
+            *([f"EXPLAIN QUERY PLAN UPDATE {quote(table)} SET {assigned}"] if assigned else []),
+            f"EXPLAIN QUERY PLAN DELETE FROM {quote(table)}",
         ]
 
     def _refusal(self, sql: str) -> str | None:

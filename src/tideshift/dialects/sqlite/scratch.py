@@ -77,7 +77,8 @@ class Scratch:
 @contextmanager
 def scratch(driver: SqliteDriver) -> Iterator[Scratch]:
     """Open an empty database in memory."""
-    connection = driver.module.connect(":memory:", isolation_level=None)
+    # A statement kept from before a change of the schema has crashed the library when it was used again.
+    connection = driver.module.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
         yield Scratch(connection, driver.module.Error)
     finally:
