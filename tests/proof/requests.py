@@ -141,7 +141,7 @@ def _move_column(drawing: _Drawing) -> Request:
     beside = drawing.random.choice(left)
     place = drawing.random.choice(("FIRST", "BEFORE", "AFTER"))
     at = 0 if place == "FIRST" else left.index(beside) + (place == "AFTER")
-    moved = tuple([*left[:at], column, *left[at:]])
+    moved = (*left[:at], column, *left[at:])
     action = f"MOVE {quoted(column.name)} {place}" + ("" if place == "FIRST" else f" {quoted(beside.name)}")
     return drawing.alter(action, replace(table, columns=moved))
 
