@@ -17,8 +17,8 @@ from tideshift.store.database import Transaction
 
 __all__ = ["Proposal", "propose", "read_change"]
 
-ROWS_PER_SECOND_GUESS = 25_000
-"""What a job copies and compares per second on a small machine with the default lock share; only for the estimate."""
+ROWS_PER_SECOND_GUESS = 4_400
+"""What a job copies and compares per second on a small machine with the default lock share (bench/sqlite.py); only for the estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
