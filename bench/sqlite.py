@@ -2,7 +2,7 @@
 
     python bench/sqlite.py [--rows N] [--pair-rows N] [--pairs N] [--only NAME,…] [--quick] [--folder FOLDER]
 
-Prints a table with PASS or FAIL for each target, writes bench/results/sqlite.json, and exits with 1 on a FAIL. README.md in this
+Prints a table with PASS or FAIL for each target, puts the parts that were run into bench/results/sqlite.json, and exits with 1 on a FAIL. README.md in this
 folder says what is measured and how. The whole run takes less than 20 minutes on two cores, --quick less than 3.
 """
 
@@ -38,6 +38,7 @@ COPY_STEP = 1
 WRITE_INTERVAL_SECONDS = 0.002
 HELP_RUNS = 21
 JOB_SECONDS_MAX = 900.0
+RESULTS = Path(__file__).resolve().parent / "results"
 BENCHES = ("pairs", "job", "trade", "memory", "help")
 
 
@@ -50,6 +51,7 @@ class Result:
     unit: str
     limit: float | None = None
     at_least: bool = False
+    part: str = ""
 
     @property
     def verdict(self) -> str:
@@ -115,12 +117,13 @@ class Bench:
         self.options = options
         self.folder = folder
         self.results: list[Result] = []
+        self.part = ""
         self.details: dict[str, Any] = {}
         self._made = 0
 
     def note(self, name: str, value: float, unit: str, limit: float | None = None, *, at_least: bool = False) -> None:
         """Keep one figure and show it."""
-        result = Result(name, round(value, 4), unit, limit, at_least)
+        result = Result(name, round(value, 4), unit, limit, at_least, self.part)
         self.results.append(result)
         print(line(result), flush=True)
 
@@ -240,7 +243,7 @@ class Bench:
     def trade(self) -> None:
         """(d) What more or less of the lock buys: the duration of the job and the writer's longest statement."""
         found: dict[str, Any] = {}
-        for share in (5, 20, 50, 100):
+        for share in sorted({5, int(PARAMETERS["lock_share"].default or 100), 50, 100}):
             with self.database(self.options.trade_rows) as path:
                 run = self.job(path, with_writer=True, lock_share=share)
             ordered = sorted(run.latencies)
@@ -327,6 +330,20 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def merged(before: dict[str, Any], bench: Bench, machine: dict[str, Any], parts: Sequence[str]) -> dict[str, Any]:
+    """Return what was published with the parts of this run in place of the same ones of earlier runs."""
+    results = [{**asdict(result), "verdict": result.verdict} for result in bench.results]
+    names = {result["name"] for result in results}
+    kept = [result for result in before.get("results", ()) if result.get("part") not in parts and result["name"] not in names]
+    order = {part: number for number, part in enumerate(("", *BENCHES))}
+    return {
+        "machine": machine,
+        "machines": {**before.get("machines", {}), **dict.fromkeys(parts, machine)},
+        "results": sorted([*kept, *results], key=lambda result: order[result.get("part", "")]),
+        "details": {**before.get("details", {}), **bench.details},
+    }
+
+
 def main(arguments: Sequence[str]) -> int:
     """Measure, print, write the JSON, and judge."""
     options = options_of(arguments)
@@ -342,12 +359,13 @@ def main(arguments: Sequence[str]) -> int:
         parts = {"pairs": bench.pairs, "job": bench.whole_job, "trade": bench.trade, "memory": bench.memory, "help": bench.help}
         for name in options.only.split(","):
             print(f"── {name}: {(parts[name].__doc__ or '').strip()}", flush=True)
+            bench.part = name
             parts[name]()
     failed = [result.name for result in bench.results if result.verdict == "FAIL"]
-    target = Path(__file__).resolve().parent / "results" / "sqlite.json"
+    target = RESULTS / ("sqlite-quick.json" if options.quick else "sqlite.json")
     target.parent.mkdir(exist_ok=True)
-    results = [{**asdict(result), "verdict": result.verdict} for result in bench.results]
-    target.write_text(json.dumps({"machine": machine, "results": results, "details": bench.details}, indent=1) + "\n")
+    before = json.loads(target.read_text()) if target.exists() else {}
+    target.write_text(json.dumps(merged(before, bench, machine, options.only.split(",")), indent=1) + "\n")
     print(f"{len(failed)} targets missed{': ' + '; '.join(failed) if failed else ''}. Written: {target}")
     return 1 if failed else 0
 

@@ -9,21 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
 
 from tideshift import failpoint
 from tideshift.failpoint.pytest_plugin import names_hit
-
-
-def import_points(package: Path) -> list[str]:
-    """Import every module named points below a package folder, which declares the points of its layer."""
-    names = [
-        ".".join(path.relative_to(package.parent).with_suffix("").parts) for path in sorted(package.rglob("points.py"))
-    ]
-    for name in names:
-        import_module(name)
-    return names
 
 
 def unreached(trace_files: Iterable[Path]) -> list[failpoint.Declaration]:
@@ -38,8 +27,7 @@ def main(arguments: list[str]) -> int:
     if not trace_files or not all(path.exists() for path in trace_files):
         print(f"no such trace: {', '.join(arguments) or 'name a file'}", file=sys.stderr)
         return 2
-    package = Path(failpoint.__file__).parents[1]
-    imported = import_points(package)
+    imported = failpoint.import_points("tideshift")
     missing = unreached(trace_files)
     for declaration in missing:
         print(f"failpoint {declaration.name} is reached by no test ({declaration.place})", file=sys.stderr)

@@ -18,7 +18,7 @@ SHARED = ("--url", "--verbose", "--log-file")
 def command_line() -> str:
     """Write every command: how it is called, what it does, and its options."""
     context = click.Context(application, info_name="tideshift", help_option_names=["-h", "--help"])
-    lines = ["## Options of every command", "", *_options(context, application, only=SHARED), ""]
+    lines = ["## Options of every command but `demo`", "", *_options(context, application, only=SHARED), ""]
     for name in COMMANDS:
         command = application.get_command(context, name)
         assert command is not None

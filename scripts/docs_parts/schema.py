@@ -99,7 +99,7 @@ PLAN = record(
     stages=each(STAGE), steps=each(STEP), warnings=each(TEXT),
 )  # fmt: skip
 ANSWER = record(
-    "The answer for one id; `outcome` is known with --wait.", id=NATURAL, verdict=words([*Verdict, "failed"]), reason=TEXT,
+    "The answer for one id; `outcome` is known with --wait.", id=NATURAL, verdict=words(Verdict), reason=TEXT,
     state=nullable(words(JOB.states)), rev=nullable(NATURAL), request_id=nullable(TEXT), outcome=nullable(words([*Outcome, "open"])),
 )  # fmt: skip
 NODE = record(

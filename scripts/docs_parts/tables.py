@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from tideshift import errors, failpoint
@@ -20,8 +19,6 @@ from tideshift.fsm import Machine
 from tideshift.store.driver import DriverCapabilities
 
 __all__ = ["capabilities", "error_codes", "failpoints", "machine", "parameters", "profiles"]
-
-PACKAGE = Path(failpoint.__file__).parents[1]
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -63,8 +60,7 @@ MACHINES = {"job": JOB, "task": TASK, "subtask": SUBTASK}
 
 def failpoints() -> str:
     """Write every declared failpoint."""
-    for path in sorted(PACKAGE.rglob("points.py")):
-        import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+    failpoint.import_points("tideshift")
     rows = [
         (f"`{d.name}`", d.doc, "" if d.returns is None else f"`{getattr(d.returns, '__name__', d.returns)}`")
         for d in sorted(failpoint.catalogue(), key=lambda d: d.name)

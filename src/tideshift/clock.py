@@ -1,12 +1,18 @@
-"""Time as something that is handed in: the system's clock, or one that a test steps."""
+"""Time as something that is handed in: the system's clock, or one that a test steps; and how a moment is written."""
 
 from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
-__all__ = ["Clock", "SteppedClock", "SystemClock"]
+__all__ = ["Clock", "SteppedClock", "SystemClock", "rfc3339"]
+
+
+def rfc3339(epoch_ms: float) -> str:
+    """Write UTC epoch milliseconds as people and programs read it: RFC 3339, UTC, with milliseconds."""
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 
 from tideshift.errors import InvalidParameter
 
-__all__ = ["FAST", "NORMAL", "PARAMETERS", "Parameter", "Profile", "parse_bytes_or_rows", "parse_duration_seconds", "parse_parameters"]
+__all__ = ["FAST", "NORMAL", "PARAMETERS", "SLOTS", "Parameter", "Profile", "parse_bytes_or_rows", "parse_duration_seconds", "parse_parameters"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +97,12 @@ class Profile:
 
 
 NORMAL = Profile()
+SLOTS = 4
+"""How many subtasks a node runs at once when nobody says otherwise."""
 FAST = Profile(heartbeat_seconds=0.5, lease_seconds=2.0, trust_seconds=1.2, scan_seconds=0.5, node_dead_after_seconds=2.0)
 
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "rows": 1}
-_SPEED = re.compile(r"(?i)^\s*(\d+(?:\.\d+)?)\s*([kmg]?i?b|rows)?(?:/s)?\s*$")
+_SPEED = re.compile(r"(?ia)^\s*(\d+(?:\.\d+)?)\s*((?:[kmg]i?)?b|rows)?(?:/s)?\s*$")
 _DURATION = re.compile(r"(?i)^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -113,12 +115,20 @@ def parse_bytes_or_rows(text: str) -> str | None:
     if match is None:
         raise InvalidParameter(f"max_write_speed: {text!r} is not understood", hint="Write 20MiB, 5000rows, or none.")
     unit = (match[2] or "b").lower()
-    amount = int(float(match[1]) * _UNITS[unit])
-    if amount > PARAMETERS["max_write_speed"].maximum:
-        raise InvalidParameter(f"max_write_speed: {text!r} is more than 1 PiB per second")
-    if amount == 0:
+    counted = "rows" if unit == "rows" else "bytes"
+    if not match[1].strip("0."):
         return None
-    return f"{amount} {'rows' if unit == 'rows' else 'bytes'}"
+    amount = float(match[1]) * _UNITS[unit]
+    if amount > PARAMETERS["max_write_speed"].maximum:
+        most = "1 PiB" if counted == "bytes" else f"{PARAMETERS['max_write_speed'].maximum} rows"
+        raise InvalidParameter(f"max_write_speed: {_short(text)} is more than {most} per second")
+    if amount < 1:
+        raise InvalidParameter(f"max_write_speed: {_short(text)} is less than one of the {counted} per second", hint="0 or none lifts the ceiling.")
+    return f"{int(amount)} {counted}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
 def parse_duration_seconds(text: str) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tideshift import __version__
 from tideshift.clock import Clock
-from tideshift.config import NORMAL, Profile
+from tideshift.config import NORMAL, SLOTS, Profile
 from tideshift.errors import CannotReach, InvalidParameter
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ class Connected:
         )
         return Owner(self.database, holder=holder, duties=duties)
 
-    def node(self, *, slots: int = 4, scope: str = "") -> WorkerNode:
+    def node(self, *, slots: int = SLOTS, scope: str = "") -> WorkerNode:
         """Make a node that is not registered yet."""
         from tideshift.dxf.node import WorkerNode
 
         return WorkerNode(self.database, self.registry, slots=slots, scope=scope)
 
-    def service(self, *, slots: int = 4, scope: str = "") -> Service:
+    def service(self, *, slots: int = SLOTS, scope: str = "") -> Service:
         """Make an owner and a node for this process; entering it starts them."""
         from tideshift.dxf.service import Service
 

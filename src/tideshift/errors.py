@@ -28,6 +28,7 @@ __all__ = [
     "SubtaskLost",
     "TaskFailed",
     "TideshiftError",
+    "UnknownTaskType",
     "ValueRefused",
     "VersionMismatch",
     "WaitTimeout",
@@ -72,6 +73,13 @@ class CommandRefused(TideshiftError):
 
     code = "command_refused"
     exit_code = 8
+
+
+class UnknownTaskType(TideshiftError):
+    """No node that was there for a long time knows the type of a task."""
+
+    code = "unknown_type"
+    default_hint = "Start a node of the program that has this task type, then submit the task again."
 
 
 class SubtaskLost(TideshiftError):
@@ -161,7 +169,7 @@ class Interrupted(TideshiftError):
 
 
 class WaitTimeout(TideshiftError):
-    """The given time passed; the job goes on."""
+    """The given time passed; the job is kept."""
 
     code = "wait_timeout"
     exit_code = 6
@@ -185,6 +193,7 @@ class ConnectionLost(Retryable):
     """The connection broke outside a commit; the transaction is gone."""
 
     code = "connection_lost"
+    default_hint = "Look whether the database still runs and can be reached; then run the command again."
 
 
 class AmbiguousCommit(TideshiftError):
@@ -199,4 +208,4 @@ class DiskFull(TideshiftError):
     """The database has no room left."""
 
     code = "disk_full"
-    default_hint = "Make room; the job goes on after: tideshift resume ID"
+    default_hint = "Make room: what waits for it goes on by itself, and a job that is held after: tideshift resume ID"

@@ -184,3 +184,17 @@ def test_failpoints_need_the_flag(shop):
     assert unknown.code == 2
     assert "ddl.after_submit" in unknown.err
     assert ask(shop, "SELECT count(*) FROM tideshift_ddl_job") == [(2,)]
+
+
+def test_warning_is_printed_once(tmp_path, inside):
+    """What was warned of before the job was submitted is not said again at its end."""
+    path = make_shop(tmp_path / "shop.db", rows=3)
+    ask(path, "CREATE TABLE pictures (id INTEGER PRIMARY KEY, price TEXT, picture BLOB)")
+    statement = "ALTER TABLE pictures ALTER COLUMN price TYPE NUMERIC"
+    warnings = inside("plan", statement, "--json", url=path).document["plan"]["warnings"]
+
+    ran = run("alter", statement, url=path)
+
+    assert ran.code == 0, ran.err
+    assert warnings
+    assert [ran.err.count(f"warning: {warning}") for warning in warnings] == [1] * len(warnings)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.cli.programs import TO_INTEGER, TO_NUMERIC, Started, ask, make_shop, run
 from tests.cli.schema_check import check
+from tideshift.ddl import points
 
 SLOW = ("--strategy", "shadow_table", "--max-write-speed", "2rows", "--batch-size", "4")
 
@@ -91,6 +92,40 @@ def test_wait_without_a_node_times_out(queued, inside):
     assert ask(queued, "SELECT state FROM tideshift_ddl_job WHERE id = 1") == [("pausing",)]
 
 
+def test_set_to_what_is_wished_already_is_applied(queued, inside):
+    """A change that finds its values wished already has no request to wait for: it is applied once no other one is open."""
+    ran = inside("set", "1", "threads=1", "--if-rev", "99", "--wait", "--timeout", "20s", "--json", url=queued)
+
+    assert ran.code == 0, ran.err
+    assert [(answer["verdict"], answer["outcome"]) for answer in ran.document["answers"]] == [("already", "applied")]
+
+
+def test_database_that_stays_busy_is_7(queued, inside, failpoints):
+    """A command that the database did not let be given is no refusal: it failed, and may be given again."""
+    failpoints.enable(points.BEFORE_JOB_MOVE, 'raise(tideshift.errors.LockTimeout, "the table is locked")', where={"job": 1})
+
+    ran = inside("pause", "1", "2", "--json", url=queued)
+
+    check("answers", ran.document)
+    assert (ran.code, ran.error["code"]) == (7, "retryable")
+    assert [answer["verdict"] for answer in ran.document["answers"]] == ["failed", "applied"]
+    assert "the table is locked" in ran.document["answers"][0]["reason"]
+
+
+def test_interrupt_ends_the_waiting_for_all(queued):
+    """Ctrl-C ends --wait for every id at once, after all answers are told; the commands stay given."""
+    with Started("pause", "1", "2", "--wait", "--json", url=queued) as pause:
+        pause.until("no node is alive")
+        pause.signal()
+
+        ran = pause.end()
+
+    check("answers", ran.document)
+    assert (ran.code, ran.error["code"]) == (130, "interrupted")
+    assert [(answer["verdict"], answer["outcome"]) for answer in ran.document["answers"]] == [("applied", "open"), ("applied", "open")]
+    assert ask(queued, "SELECT state FROM tideshift_ddl_job") == [("pausing",), ("pausing",)]
+
+
 def test_superseded_command_is_8(queued, inside):
     """A command that a stronger one overtook did not have its effect, and --wait says by what."""
     with Started("pause", "1", "--wait", url=queued) as pause:
@@ -119,6 +154,7 @@ def test_whole_life_with_effects(tmp_path, inside):
     assert [one.code for one in (paused, changed, resumed, cancelled)] == [0, 0, 0, 0], paused.err + changed.err + resumed.err + cancelled.err
     assert paused.out.endswith("job 1: pause applied\n")
     assert (state_paused["state"], state_paused["paused_by"]) == ("paused", "user")
+    assert [value["effective"] for value in state_paused["parameters"].values()] == [None] * 4, "nothing runs, so nothing is in force"
     assert state_resumed["state"] == "running"
     check("answers", cancelled.document)
     assert cancelled.document["answers"][0]["outcome"] == "applied"

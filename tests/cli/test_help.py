@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.programs import PROGRAM, environment, run
 from tideshift import __version__
+from tideshift.config import PARAMETERS
 from tideshift.frontends.cli.app import COMMANDS, application
 
 PROBE = """
@@ -65,6 +66,15 @@ def test_help_keeps_examples_in_lines():
 
     assert '  tideshift alter "ALTER TABLE orders ALTER COLUMN total TYPE NUMERIC"\n' in out
     assert "\b" not in out
+
+
+@pytest.mark.parametrize("name", ["batch_size", "lock_share"])
+def test_help_tells_the_defaults_of_the_configuration(name):
+    """A default that a help text names is the one that is in force."""
+    command = application.get_command(click.Context(application), "alter")
+    (option,) = [option for option in command.params if option.name == name]
+
+    assert f"(default {PARAMETERS[name].default})" in option.help
 
 
 def test_console_script_is_the_same_program():

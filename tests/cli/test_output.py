@@ -1,15 +1,21 @@
 """What is printed for people: one line, numbers, tables; no terminal is needed to try it."""
 
+import fcntl
 import io
 import json
 import logging
+import os
+import pty
+import struct
+import termios
 
 import pytest
 
 from tideshift.frontends.cli.follow import live_line, plain_line
 from tideshift.frontends.cli.logs import JsonLines, begin_logging
-from tideshift.frontends.cli.opening import masked_url, password_in
+from tideshift.frontends.cli.opening import masked_url, secrets_in
 from tideshift.frontends.cli.output import Screen, count_text, duration_text, first_failure, print_table, printable
+from tideshift.frontends.cli.seeing import kept_line
 
 JOB = {
     "id": 17, "state": "running", "schema_state": "write reorganization", "stage": "reorganize: copy", "percent": 45.25, "row_count": 90_000,
@@ -155,18 +161,22 @@ def test_table_on_a_terminal_honours_no_color(monkeypatch, no_color):
 
 
 @pytest.mark.parametrize(
-    ("url", "password", "masked"),
+    ("url", "secrets", "masked"),
     [
-        ("shop.db", None, "shop.db"),
-        ("sqlite:///shop.db", None, "sqlite:///shop.db"),
-        ("postgresql://me@host/db", None, "postgresql://me@host/db"),
-        ("postgresql://me:s3cret@host/db", "s3cret", "postgresql://me:***@host/db"),
-        ("postgresql://[bad", None, "postgresql://[bad"),
+        ("shop.db", (), "shop.db"),
+        ("shop.db?password=x", (), "shop.db?password=x"),
+        ("sqlite:///shop.db", (), "sqlite:///shop.db"),
+        ("postgresql://me@host/db", (), "postgresql://me@host/db"),
+        ("postgresql://me:s3cret@host/db", ("s3cret",), "postgresql://me:***@host/db"),
+        ("postgresql://me:s3%40cret@host/db", ("s3%40cret", "s3@cret"), "postgresql://me:***@host/db"),
+        ("postgresql://host/db?user=me&password=s3cret", ("s3cret",), "postgresql://host/db?user=me&password=***"),
+        ("postgresql://host/db?password=s3%26c+ret", ("s3%26c+ret", "s3&c+ret", "s3&c ret"), "postgresql://host/db?password=***"),
+        ("postgresql://[bad", (), "postgresql://[bad"),
     ],
 )
-def test_passwords_are_masked(url, password, masked):
-    """A URL is shown without its password."""
-    assert password_in(url) == password
+def test_passwords_are_masked(url, secrets, masked):
+    """A URL is shown without its password, wherever and however it is written."""
+    assert set(secrets_in(url)) == set(secrets)
     assert masked_url(url) == masked
 
 
@@ -208,12 +218,49 @@ def project_logger():
 
 def test_password_reaches_neither_screen_nor_file(tmp_path, project_logger):
     """Whatever is logged, the URL's password is taken out of it."""
-    stream = io.StringIO()
-    begin_logging(Screen(stream), verbosity=2, log_file=str(tmp_path / "log"), secret="s3cret")
+    stream, secret = io.StringIO(), 's3"cret'
+    begin_logging(Screen(stream), verbosity=2, log_file=str(tmp_path / "log"), secrets=(secret,))
 
-    project_logger.warning("cannot reach %s", "postgresql://me:s3cret@host/db")
+    project_logger.warning("cannot reach %s", f"postgresql://me:{secret}@host/db")
+    try:
+        raise ConnectionError(f"password {secret} is wrong")
+    except ConnectionError:
+        project_logger.exception("not reached")
 
     written = (tmp_path / "log").read_text()
     assert "me:***@host" in written
     assert "me:***@host" in stream.getvalue()
-    assert "s3cret" not in written + stream.getvalue()
+    assert "ConnectionError: password *** is wrong" in written
+    assert "ConnectionError: password *** is wrong" in stream.getvalue()
+    assert secret not in stream.getvalue()
+    assert secret not in written
+    assert json.dumps(secret)[1:-1] not in written
+
+
+def test_live_line_fits_the_terminal_that_it_is_on(monkeypatch):
+    """The width is that of the terminal behind the stream, whatever stdout or COLUMNS say."""
+    monkeypatch.setenv("COLUMNS", "300")
+    terminal, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 44, 0, 0))
+
+    with os.fdopen(inside, "w") as stream:
+        width = Screen(stream).width
+    os.close(terminal)
+
+    assert width == 43
+    assert Screen(io.StringIO()).width == 299
+
+
+@pytest.mark.parametrize(
+    ("drop_after", "said"),
+    [
+        (None, "old is kept until a person drops it"),
+        ("2026-01-02T00:00:00.000Z", "old is kept until 2026-01-02T00:00:00.000Z"),
+        ("2026-01-01T00:00:00.000Z", "old is still to be emptied and dropped"),
+    ],
+)
+def test_kept_table_is_said_to_be_kept_only_while_it_is(drop_after, said):
+    """A replaced table that is due when its job ends is not said to be kept until that moment."""
+    artifact = {"kind": "old table", "name": "old", "drop_after": drop_after}
+
+    assert kept_line(artifact, ended_at="2026-01-01T00:00:00.500Z") == said

@@ -4,7 +4,10 @@ import sqlite3
 
 import pytest
 
-from tests.cli.programs import TO_NUMERIC, Started, ask, make_shop, run
+from tests.cli.programs import TO_NUMERIC, Started, ask, make_shop, run, without_the_library
+from tideshift.connect import connect
+from tideshift.dialects.sqlite.library import library_warnings
+from tideshift.store import points as store_points
 
 OURS = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'tideshift%'"
 
@@ -89,6 +92,36 @@ def test_uninstall_leaves_nothing(altered, tmp_path, inside):
     assert ask(path, "SELECT count(*) FROM goods") == [(60,)]
 
 
+def test_uninstall_is_refused_while_a_table_is_missing(shop, inside):
+    """With some of the system tables missing nobody can say what is live or kept, so nothing is dropped."""
+    inside("alter", TO_NUMERIC, "--detach", url=shop)
+    ask(shop, "DROP TABLE tideshift_event")
+    before = ask(shop, OURS)
+
+    ran = inside("uninstall", "--yes", url=shop)
+
+    assert ran.code == 8
+    assert "First: tideshift init" in ran.err
+    assert ask(shop, OURS) == before
+
+
+def test_uninstall_looks_again_before_it_drops(shop, inside, failpoints):
+    """A job that is submitted while `uninstall` is asking is found by the transaction that drops, which then drops nothing."""
+    inside("init", url=shop)
+
+    def submit(**_):
+        with connect(str(shop)) as connected:
+            connected.ddl.submit(TO_NUMERIC)
+
+    failpoints.enable(store_points.BEFORE_BEGIN, "1*call", call=submit, where={"write": True})
+
+    ran = inside("uninstall", "--yes", url=shop)
+
+    assert ran.code == 8
+    assert "job 1 is live" in ran.err
+    assert inside("job", "1", url=shop).code == 0
+
+
 def test_uninstall_is_refused_while_a_job_is_live(shop, inside):
     """A live job is named, and nothing is dropped."""
     inside("alter", TO_NUMERIC, "--detach", url=shop)
@@ -117,21 +150,21 @@ def test_uninstall_and_kept_tables(tmp_path, inside):
     ((kept,),) = ask(path, "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'tideshift_[0-9]*'")
 
     refused = inside("uninstall", "--yes", url=path)
-    noted = inside("doctor", url=path)
+    noted = inside("doctor", "--json", url=path)
     ran = inside("uninstall", "--yes", "--drop-kept", url=path)
 
     assert f"{kept} is kept until" in altered.out
     assert refused.code == 8
     assert kept in refused.err
-    assert noted.code == 0, noted.out
-    assert "note: a replaced table is kept until" in noted.out
+    assert without_the_library(noted) == (0, [])
+    assert "a replaced table is kept until" in noted.out
     assert kept in noted.out
     assert ran.code == 0, ran.err
     assert ask(path, OURS) == [(0,)]
     assert ask(path, "SELECT count(*), sum(price) FROM goods") == [(5, 15)]
 
 
-@pytest.mark.skipif(not (3, 7, 0) <= sqlite3.sqlite_version_info < (3, 44, 6), reason="the standard library's SQLite has no WAL-reset bug")
+@pytest.mark.skipif(not library_warnings(journal_mode="wal", version=sqlite3.sqlite_version_info), reason="the standard library's SQLite has no WAL-reset bug")
 def test_library_with_the_wal_bug_is_warned_about_on_every_run(shop):
     """A library with the WAL-reset bug is warned about on one line of every run, naming the extra."""
     old = {"TIDESHIFT_SQLITE": "stdlib"}
@@ -145,14 +178,34 @@ def test_library_with_the_wal_bug_is_warned_about_on_every_run(shop):
     assert run("doctor", url=shop, variables=old).code == 1
 
 
-def test_demo_command_runs_the_demonstration(monkeypatch, tmp_path, inside):
-    """`demo` hands its options to the demonstration and leaves with its code."""
-    import tideshift.frontends.demo as demonstration
+def test_demo_refuses_a_folder_that_is_not_empty(tmp_path, inside):
+    """`demo --keep` writes beside nobody's files, says so on stderr, and leaves with the demonstration's code."""
+    (tmp_path / "notes.txt").write_text("mine")
 
-    seen = {}
-    monkeypatch.setattr(demonstration, "run_demo", lambda **options: seen.update(options) or 1)
+    ran = inside("demo", "--rows", "1000", "--keep", tmp_path)
 
-    ran = inside("demo", "--rows", "500", "--keep", tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{tmp_path} is not empty" in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
-    assert ran.code == 1
-    assert seen == {"rows": 500, "folder": tmp_path}
+
+def test_demo_wants_rows_enough_to_be_interrupted(inside):
+    """Too few rows are an error of usage that names the option."""
+    ran = inside("demo", "--rows", "999")
+
+    assert ran.code == 2
+    assert "--rows" in ran.err
+
+
+def test_demo_takes_the_failpoints_of_the_environment(tmp_path):
+    """`demo` looks at TIDESHIFT_FAILPOINTS as every command does, and knows its own points."""
+    (tmp_path / "notes.txt").write_text("mine")
+
+    known, unknown = (
+        run("--enable-failpoints", "demo", "--keep", tmp_path, variables={"TIDESHIFT_FAILPOINTS": f"{name}=off"})
+        for name in ("demo.before_proof", "demo.nowhere")
+    )
+
+    assert "is not empty" in known.err
+    assert unknown.code == 2
+    assert "demo.nowhere" in unknown.err

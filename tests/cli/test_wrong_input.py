@@ -18,6 +18,10 @@ USAGE = [
     (["alter", TO_NUMERIC, "--lock-share", "101"], "--lock-share"),
     (["alter", TO_NUMERIC, "--max-write-speed", "fast"], "20MiB"),
     (["alter", TO_NUMERIC, "--max-write-speed", "9999999GiB"], "more than 1 PiB"),
+    (["alter", TO_NUMERIC, "--max-write-speed", "5ib"], "20MiB"),
+    (["alter", TO_NUMERIC, "--max-write-speed", "9" * 310], "more than 1 PiB"),
+    (["alter", TO_NUMERIC, "--max-write-speed", "9" * 310 + "rows"], "rows per second"),
+    (["alter", TO_NUMERIC, "--max-write-speed", "0.4rows"], "less than one of the rows"),
     (["alter", TO_NUMERIC, "--keep-old", "soon"], "is not a duration"),
     (["alter", TO_NUMERIC, "--keep-old", "-5s"], "is not a duration"),
     (["alter", TO_NUMERIC, "--timeout", "99999999d"], "hundred years"),
@@ -39,6 +43,10 @@ USAGE = [
     (["set", "1", "speed=2"], "there is no parameter 'speed'"),
     (["set", "1", "threads=0"], "outside 1 to 256"),
     (["set", "1", "max_write_speed=quick"], "20MiB"),
+    (["set", "1", "max_write_speed=0.001"], "less than one of the bytes"),
+    (["--url", "", "jobs"], "--url is given and empty"),
+    (["jobs", "--url", ""], "--url is given and empty"),
+    (["jobs", "--log-file", ""], "--log-file is given and empty"),
     (["node", "--slots", "0"], "--slots"),
     (["demo", "--rows", "0"], "--rows"),
     (["uninstall", "now"], "now"),
@@ -120,9 +128,10 @@ def test_unknown_scheme_is_2(inside):
     assert inside("plan", TO_NUMERIC, url="redis://localhost").code == 2
 
 
-def test_password_on_the_command_line_is_refused(inside):
+@pytest.mark.parametrize("url", ["postgresql://me:s3cret@localhost/shop", "postgresql://localhost/shop?user=me&password=s3cret"])
+def test_password_on_the_command_line_is_refused(inside, url):
     """A password where everybody can read it is refused, and not shown again."""
-    ran = inside("plan", TO_NUMERIC, "--url", "postgresql://me:s3cret@localhost/shop")
+    ran = inside("plan", TO_NUMERIC, "--url", url)
 
     assert ran.code == 2
     assert "TIDESHIFT_URL" in ran.err

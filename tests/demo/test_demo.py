@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tideshift.frontends.demo import HURRIED, run_demo
 from tideshift.frontends.demo import points as demo_points
+from tideshift.frontends.demo.shop import open_shop
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 ROWS = 2_000
 SECONDS_MAX = 240.0
@@ -51,6 +53,24 @@ def test_a_difference_is_a_failure(temporary_folder, failpoints):
     assert not list(temporary_folder.iterdir())
 
 
+def test_committed_work_that_is_done_again_is_a_failure(temporary_folder, failpoints):
+    """A count of copied rows that falls behind what was committed before the kill makes the exit code 1."""
+    shown = io.StringIO()
+    failpoints.enable(demo_points.AFTER_KILL, call=_forget_rows)
+
+    code = run_demo(ROWS, stream=shown, seconds_max=SECONDS_MAX, pace=HURRIED)
+
+    assert code == 1, shown.getvalue()
+    assert "rows that were committed were done again after the kill" in shown.getvalue()
+    assert "It went on after" not in shown.getvalue()
+
+
+def _forget_rows(folder: str, **_: object) -> None:
+    forget = "UPDATE tideshift_dxf_background_subtask SET summary = json_set(summary, '$.row_count', 0) WHERE state = 'running'"
+    with closing(open_shop(Path(folder) / "shop.db")) as connection:
+        connection.execute(forget)
+
+
 def _tamper(folder: str, **_: object) -> None:
     with (Path(folder) / "shop-writer0.log").open("a") as log:
         log.write('[0, 0, ["place", 99999999, 1, 1, 0, "5", "new", 0, null]]\n')
@@ -58,9 +78,9 @@ def _tamper(folder: str, **_: object) -> None:
 
 def test_interrupt_stops_everything(temporary_folder):
     """Ctrl-C while the job runs ends every process, takes the folder away and exits with 130."""
-    code = f"import sys; from tideshift.frontends.demo import run_demo; sys.exit(run_demo({ROWS}))"
+    command = [sys.executable, "-m", "tideshift.frontends.cli", "demo", "--rows", str(ROWS)]
     environment = {**os.environ, "TMPDIR": str(temporary_folder), "PYTHONUNBUFFERED": "1"}
-    demo = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     with demo:
         shown = []
         for line in demo.stdout:
@@ -72,6 +92,7 @@ def test_interrupt_stops_everything(temporary_folder):
         ended = demo.wait()
 
     assert ended == 130, "".join(shown)
+    assert f"{ROWS:,} orders" in "".join(shown)
     assert not list(temporary_folder.iterdir())
     assert not [pid for pid, arguments in _processes() if str(temporary_folder) in arguments]
 

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 from sqlalchemy import func, insert, select
 
-from tests.conftest import give_up
+from tests.conftest import DATABASES, give_up
 from tests.databases import open_database
 from tests.servers import sqlite_module
 from tideshift.clock import SteppedClock
@@ -113,7 +113,7 @@ def moves_of(tx: Transaction, **about) -> list[tuple[str, str]]:
 def module_fixtures():
     """Make the two fixtures of a module of moves: its database's URL, and the open database."""
 
-    @pytest.fixture(scope="module", params=["sqlite", "postgres15"])
+    @pytest.fixture(scope="module", params=DATABASES)
     def database_url(request, tmp_path_factory):
         """The URL of the module's database, on every database that the project speaks."""
         with shared_url(request, tmp_path_factory.mktemp("moves")) as url:

@@ -1,12 +1,14 @@
 """Rows and their checkpoint commit together: deaths, lost answers and broken connections leave each row copied once."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from tests.dxf.faults import ambiguous, at_step_hit, die, run_with_deaths
 from tideshift.dxf import points, tables
 from tideshift.dxf.machine import SubtaskState, TaskState
+from tideshift.errors import Retryable
 from tideshift.store import points as store_points
 
 AROUND_A_CHUNK = [
@@ -69,10 +71,17 @@ def test_a_checkpoint_says_what_is_committed(make_cluster, rows, task):
 @pytest.mark.parametrize(("database_url", "nth"), SAMPLED, indirect=["database_url"])
 def test_a_lost_answer_to_any_commit_is_read_back(cluster, rows, task, failpoints, nth):
     """The n-th commit happens but its answer is lost: it is looked up, never assumed and never done twice."""
-    failpoints.enable(store_points.COMMIT_ANSWER_LOST, "call", call=at_step_hit(cluster, nth, ambiguous))
+    lost = []
+
+    def lose(**context):
+        lost.append(cluster.acting)
+        ambiguous(**context)
+
+    failpoints.enable(store_points.COMMIT_ANSWER_LOST, "call", call=at_step_hit(cluster, nth, lose))
 
     cluster.run_until(lambda: cluster.ended(task.id))
 
+    assert len(lost) == 1
     assert succeeded(cluster, task)
     assert rows.exactly_once()
 
@@ -129,16 +138,45 @@ def test_a_broken_connection_is_replaced_and_named_in_the_row(make_cluster, rows
 
 
 @ON_SQLITE
-def test_a_passing_error_is_retried_with_back_off(cluster, rows, task, failpoints, clock):
-    """A few conflicts in a row cost time, not the subtask; its budget is full again after a good chunk."""
-    failpoints.enable(points.AFTER_CHUNK_WORK, "6*raise(tideshift.errors.Retryable)")
-    begun = clock.monotonic()
+def test_a_passing_error_is_retried_with_back_off(make_cluster, rows, failpoints, clock):
+    """A few conflicts in a row cost time, each more than the one before, not the subtask."""
+    cluster = make_cluster(nodes=1)
+    task = rows.submit(parts=1)
+    tried_at = []
+
+    def conflict(**_):
+        tried_at.append(clock.monotonic())
+        raise Retryable("a deadlock")
+
+    failpoints.enable(points.AFTER_CHUNK_WORK, "6*call", call=conflict)
 
     cluster.run_until(lambda: cluster.ended(task.id))
 
+    gaps = [later - earlier for earlier, later in pairwise(tried_at)]
+    assert len(gaps) == 5
+    assert [gap > 0.099 * 2**n for n, gap in enumerate(gaps)] == [True] * 5
+    assert gaps == sorted(gaps)
     assert succeeded(cluster, task)
     assert rows.exactly_once()
-    assert clock.monotonic() - begun > 0.1 + 0.2 + 0.4
+
+
+@ON_SQLITE
+def test_a_full_disk_is_said_on_the_row_and_waited_for(make_cluster, rows, database, failpoints, caplog):
+    """After a few tries the row and the log say that the disk is full; once there is room the row says it no more."""
+    cluster = make_cluster(nodes=1)
+    task = rows.submit(parts=1)
+    failpoints.enable(points.AFTER_CHUNK_WORK, "6*raise(tideshift.errors.DiskFull)")
+
+    def reason():
+        return [(s.summary.get("throttle") or {}).get("reason") for s in cluster.dxf.subtasks(task.id) if s.step == 1]
+
+    cluster.run_until(lambda: reason() == ["disk_full"])
+    cluster.run_until(lambda: cluster.ended(task.id))
+
+    assert reason() != ["disk_full"]
+    assert succeeded(cluster, task)
+    assert rows.exactly_once()
+    assert len([record for record in caplog.records if "waits for room on the disk" in record.message]) == 1
 
 
 @ON_SQLITE

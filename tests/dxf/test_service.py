@@ -11,7 +11,7 @@ from tideshift.dxf.commands import Dxf
 from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.node import WorkerNode
 from tideshift.dxf.owner import Owner
-from tideshift.dxf.service import Service
+from tideshift.dxf.service import STOP_SECONDS, Service
 from tideshift.store import bootstrap
 from tideshift.testing.cluster import framework_duties
 
@@ -78,3 +78,34 @@ def test_a_stop_in_the_middle_gives_back_and_another_one_goes_on(database, rows,
     assert copied[0] == copied[1] == sum(s.checkpoint["done"] - s.meta["low"] for s in left if s.checkpoint)
     assert Dxf(database).show(task.id).state is TaskState.SUCCEED
     assert rows.exactly_once()
+
+
+class Noting(WorkerNode):
+    """A node that notes how long each write of its end may wait for the database."""
+
+    waits: tuple[float | None, ...] = ()
+
+    def heartbeat(self, *, lock_wait_seconds=None):
+        if self.stopping.is_set():
+            self.waits += (lock_wait_seconds,)
+        return super().heartbeat(lock_wait_seconds=lock_wait_seconds)
+
+    def release_all(self, *, lock_wait_seconds=None):
+        self.waits += (lock_wait_seconds,)
+        super().release_all(lock_wait_seconds=lock_wait_seconds)
+
+    def deregister(self, *, lock_wait_seconds=None):
+        self.waits += (lock_wait_seconds,)
+        super().deregister(lock_wait_seconds=lock_wait_seconds)
+
+
+def test_the_writes_of_the_end_wait_within_the_stop_budget(database, registry):
+    """A busy database cannot hold a stop up for longer than its budget."""
+    node = Noting(database, registry, slots=1)
+    with Service(database, Owner(database, holder=node.name, duties=()), node, version="test"):
+        pass
+
+    assert len(node.waits) >= 3
+    assert all(0 < wait <= STOP_SECONDS for wait in node.waits)
+    with database.transaction(write=False) as tx:
+        assert tables.nodes(tx) == []

@@ -58,6 +58,7 @@ def test_a_late_commit_of_a_frozen_node_leaves_nothing(make_cluster, rows, failp
     if not executor.ended:
         cluster.run_until(lambda: executor.ended)
 
+    assert executor.lost
     assert cluster.dxf.show(task.id).state is TaskState.SUCCEED
     assert rows.exactly_once()
 
@@ -93,15 +94,20 @@ def session_gone(database, identity):
 def test_a_node_that_was_taken_for_dead_comes_back(make_cluster, rows, database):
     """A node that stood still for a while registers again, loses what was taken, and is given other work."""
     cluster = make_cluster(nodes=2)
-    task = rows.submit(parts=8, batch_size=2)
-    frozen = working(cluster, task.id).node
+    task = rows.submit(parts=8, batch_size=1, max_write_speed="4 rows")
+    taken = working(cluster, task.id)
+    frozen = taken.node
+    before = [executor for executor in cluster.executors() if executor.node == frozen]
     cluster.freeze_node(frozen)
     cluster.run_until(lambda: frozen not in registered(database))
 
     cluster.thaw_node(frozen)
     cluster.run_until(lambda: frozen in registered(database))
+    cluster.run_until(lambda: [e for e in cluster.executors() if e.node == frozen and e not in before])
+    cluster.dxf.modify(task.id, max_write_speed="none", batch_size=10)
     cluster.run_until(lambda: cluster.ended(task.id))
 
+    assert taken.lost
     assert cluster.dxf.show(task.id).state is TaskState.SUCCEED
     assert rows.exactly_once()
 

@@ -14,8 +14,6 @@ from tideshift.fsm import Actor
 database_url, system = module_fixtures()
 
 
-
-
 @pytest.fixture(autouse=True)
 def lease(system):
     """Nobody takes the lease inside a transaction that is open."""

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from tideshift.clock import SteppedClock, SystemClock
-from tideshift.store.turns import ROOM_SECONDS, Turns, room_after
+from tideshift.config import PARAMETERS
+from tideshift.store.turns import LOCK_SHARE_PERCENT, ROOM_SECONDS, Turns, room_after
 
 USUAL = {"wait_seconds": 1.0, "lock_share_percent": 25}
 
@@ -26,6 +27,11 @@ USUAL = {"wait_seconds": 1.0, "lock_share_percent": 25}
 def test_room_follows_the_hold(held_seconds, share, room):
     """Others get as long as a refused writer sleeps, less behind a very short hold or for a larger share, nothing for all of it."""
     assert room_after(held_seconds, lock_share_percent=share) == pytest.approx(room)
+
+
+def test_the_usual_share_is_that_of_the_configuration():
+    """Who wishes nothing gets the share that the documentation and the help tell of."""
+    assert PARAMETERS["lock_share"].default == LOCK_SHARE_PERCENT
 
 
 def used(turns, clock, *, held_seconds, **wished):
@@ -66,25 +72,30 @@ def test_a_turn_without_a_lock_leaves_none():
 
 
 def test_turns_do_not_overlap():
-    """Two threads of a process never ask for the lock at the same time."""
+    """While one thread has its turn no other one of the process gets in; each has its own in the end."""
     turns = Turns(SystemClock())
-    inside, overlaps = [], []
+    asks, inside = threading.Semaphore(0), threading.Semaphore(0)
+    had = []
 
     def work():
-        for _ in range(50):
-            with turns.turn(**{**USUAL, "wait_seconds": 30.0}) as turn:
-                inside.append(turn)
-                overlaps.append(len(inside) > 1)
-                inside.pop()
+        asks.release()
+        with turns.turn(**{**USUAL, "wait_seconds": 30.0}) as turn:
+            inside.release()
+            had.append(turn.ours)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
+    with turns.turn(**USUAL) as first:
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert asks.acquire(timeout=30)
+        met = inside.acquire(timeout=0.05)  # long enough for a thread that nothing keeps out
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        thread.join(30)
 
-    assert len(overlaps) == 200
-    assert not any(overlaps)
+    assert first.ours
+    assert not met
+    assert had == [True] * 4
 
 
 def test_who_waited_too_long_goes_on_without():

@@ -182,11 +182,15 @@ def sleeps(module: Module) -> Iterator[str]:
 
 
 def points_elsewhere(module: Module) -> Iterator[str]:
-    """A layer declares its failpoints in its points.py, where the catalogue finds them."""
+    """A layer declares its failpoints in its points.py, each by a literal name at module level, where all are found."""
+    top = {node.value for node in module.tree.body if isinstance(node, ast.Assign | ast.AnnAssign)}
     for node in module.walk(ast.Call):
-        called = ast.unparse(node.func)
-        if called in ("point", "failpoint.point") and not module.path.endswith("/points.py"):
+        if ast.unparse(node.func) not in ("point", "failpoint.point"):
+            continue
+        if not module.path.endswith("/points.py"):
             yield f"{module.at(node)}: declares a failpoint"
+        elif node not in top or not (node.args and isinstance(node.args[0], ast.Constant)):
+            yield f"{module.at(node)}: declares a failpoint where or under a name that cannot be read off"
 
 
 def unguarded_points(module: Module) -> Iterator[str]:
@@ -195,12 +199,29 @@ def unguarded_points(module: Module) -> Iterator[str]:
         if not (isinstance(node.func, ast.Attribute) and node.func.attr == "fire"):
             continue
         point = ast.unparse(node.func.value)
-        tests = [ast.unparse(found.test) for found in module.ancestors(node) if isinstance(found, ast.If | ast.IfExp)]
-        inside = module.parents[node]
-        if isinstance(inside, ast.BoolOp):
-            tests.append(ast.unparse(inside))
-        if point.split(".")[-1].isupper() and not any(f"{point}.on" in test for test in tests):
+        if point.split(".")[-1].isupper() and f"{point}.on" not in _conditions(module, node):
             yield f"{module.at(node)}: {point}.fire outside `if {point}.on`"
+
+
+def _conditions(module: Module, node: ast.AST) -> set[str]:
+    """What is surely true where a node is reached: the conditions of what stands around it, and of `a and b` before it."""
+    found: set[str] = set()
+    for around in module.ancestors(node):
+        if isinstance(around, ast.If | ast.IfExp):
+            parts = around.body if isinstance(around, ast.If) else [around.body]
+            if node in parts:
+                found |= _all_of(around.test)
+        elif isinstance(around, ast.BoolOp) and isinstance(around.op, ast.And):
+            for value in around.values[: around.values.index(node)]:
+                found |= _all_of(value)
+        node = around
+    return found
+
+
+def _all_of(test: ast.expr) -> set[str]:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return set().union(*map(_all_of, test.values))
+    return {ast.unparse(test)}
 
 
 # ── tests ─────────────────────────────────────────────────────────────────────────────────────────────────────────

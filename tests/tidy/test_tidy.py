@@ -95,6 +95,12 @@ RED = [
     (rules.points_elsewhere, "A = failpoint.point('a', 'b')"),
     (rules.unguarded_points, "points.A.fire()"),
     (rules.unguarded_points, "if points.B.on: points.A.fire()"),
+    (rules.unguarded_points, "if P:\n    P.fire()"),
+    (rules.unguarded_points, "if P.on:\n    f()\nelse:\n    P.fire()"),
+    (rules.unguarded_points, "x = 1 if P.on else P.fire()"),
+    (rules.unguarded_points, "P.on or P.fire()"),
+    (rules.unguarded_points, "if P.on or other: P.fire()"),
+    (rules.unguarded_points, "if not P.on: P.fire()"),
     (rules.unexplained_tests, "def test_it(): pass"),
     (rules.unexplained_tests, "def test_it():\n    '''no sentence'''"),
 ]
@@ -119,6 +125,9 @@ GREEN = [
     (rules.sleeps, "clock.sleep(1)"),
     (rules.unguarded_points, "if points.A.on: points.A.fire(job=1)"),
     (rules.unguarded_points, "x = points.A.fire() if points.A.on else 1"),
+    (rules.unguarded_points, "if P.on and (v := P.fire()) is not NOT_FIRED: use(v)"),
+    (rules.unguarded_points, "P.on and P.fire()"),
+    (rules.unguarded_points, "rocket.fire()"),
     (rules.unexplained_tests, "def test_it():\n    '''It is so.'''"),
 ]
 
@@ -127,6 +136,23 @@ GREEN = [
 def test_rule_lets_pass(rule, source):
     """A sample that keeps the rule is left alone."""
     assert not list(rule(Module(PRODUCT_CODE, source)))
+
+
+DECLARATIONS = [
+    ('P = point("a.b", "doc")', []),
+    ('P: Point = failpoint.point("a.b", "doc")', []),
+    ('def f():\n    P = failpoint.point("a.b", "doc")', [2]),
+    ('P = failpoint.point(f"a.{b}", "doc")', [1]),
+    ('failpoint.point("a.b", "doc")', [1]),
+]
+
+
+@pytest.mark.parametrize(("source", "lines"), DECLARATIONS)
+def test_a_declaration_can_be_read_off(source, lines):
+    """In a points.py too a failpoint is declared at module level under a literal name only."""
+    found = rules.points_elsewhere(Module("src/tideshift/x/points.py", source))
+
+    assert [int(line.split(":")[1]) for line in found] == lines
 
 
 def test_moves_may_write_state():

@@ -19,7 +19,7 @@ from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.permission import COPIED, why_not
 from tideshift.ddl.plan import Proposal, propose, read_change
-from tideshift.dxf.commands import TRIES, Answer, Verdict, settled
+from tideshift.dxf.commands import Answer, Verdict, settled, unsettled
 from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, Transaction
@@ -101,10 +101,13 @@ class Ddl:
         """Return all live and some finished jobs as front ends show them, newest first, and where the next page begins."""
 
         def read(tx: Transaction) -> tuple[list[dict[str, Any]], int | None]:
-            live = [] if before is not None else sorted(tables.live_jobs(tx), key=lambda job: -job.id)
+            live = [] if before is not None else tables.live_jobs(tx)
             recent = tables.recent_jobs(tx, limit=finished + 1, before=before)
-            more = recent[finished - 1].id if finished and len(recent) > finished else None
-            return [view.job_view(tx, self.dialect, job) for job in [*live, *recent[:finished]]], more
+            shown = sorted([*live, *recent[:finished]], key=lambda job: -job.id)
+            # The next page begins below the last one shown; when none was wanted, with the newest itself.
+            below = None if not recent else recent[finished - 1].id if 0 < finished <= len(recent) else recent[0].id + 1
+            more = below if len(recent) > finished else None
+            return [view.job_view(tx, self.dialect, job) for job in shown], more
 
         return self.database.run(read, write=False)
 
@@ -184,11 +187,8 @@ class Ddl:
             return settled(attempt)
         except errors.NotFound as error:
             return Answer(id=job_id, verdict=Verdict.NOT_FOUND, reason=error.message)
-        except errors.AmbiguousCommit as error:
-            return Answer(id=job_id, verdict=Verdict.UNDECIDED, reason=f"{error.message}: look at the job")
-        except (errors.StateChanged, errors.Retryable) as error:
-            # Said for this id alone, so that the others are still asked.
-            return Answer(id=job_id, verdict=Verdict.REFUSED, reason=f"{error.message}; asked {TRIES} times")
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+            return unsettled(job_id, error)
 
 
 def _strategy(name: str | None) -> Strategy | None:

@@ -18,7 +18,7 @@ from tideshift.store.database import Transaction
 __all__ = ["Proposal", "propose", "read_change", "stages_of"]
 
 ROWS_PER_SECOND_GUESS = 4_400
-"""What a job copies and compares per second on a small machine with the default lock share (docs/benchmarks.md); only for the estimate."""
+"""What a job copies and compares per second on a small machine with the default lock share (bench/sqlite.py); only for the estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)

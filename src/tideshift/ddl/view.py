@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
+from tideshift.clock import rfc3339
 from tideshift.config import PARAMETERS
 from tideshift.ddl import tables
 from tideshift.ddl.dialect import Dialect
@@ -32,7 +32,8 @@ def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
     subtasks = [] if reorg is None else dxf_tables.subtasks_of(tx, reorg.id)
     running = _running(tx, task)
     rows: int = sum(s.summary.get("row_count", 0) for s in subtasks if s.step == COPY)
-    speed: float | None = sum(s.summary.get("rows_per_second", 0.0) for s in running) if running else None
+    rates = [s.summary["rows_per_second"] for s in running if "rows_per_second" in s.summary]
+    speed: float | None = sum(rates) if rates else None
     return {
         "id": job.id, "rev": job.rev, "type": job.type, "schema": job.schema_name, "table": job.table_name, "objects": job.objects,
         "query": job.query, "state": str(job.state), "schema_state": str(job.schema_state), "stage": _stage_name(stage, task),
@@ -111,8 +112,7 @@ def _parameters(dialect: Dialect, job: Job, task: Task | None, running: list[Sub
     """Return wished and effective values; what a running subtask acknowledged is what is in force."""
     effective: dict[str, Any] = {}
     since: int | None = None
-    if task is not None and task.state not in TASK.final:
-        effective = {**task.meta.get("parameters", {})}
+    if task is not None and running:
         effective["threads"] = task.concurrency if dialect.capabilities.concurrent_writers else 1
     for subtask in running:
         effective.update(subtask.summary.get("effective", {}))
@@ -144,6 +144,4 @@ def _fields(error: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time(ms: int | None) -> str | None:
-    if ms is None:
-        return None
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if ms is None else rfc3339(ms)

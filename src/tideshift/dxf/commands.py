@@ -22,7 +22,7 @@ from tideshift.fsm import Actor
 from tideshift.store import events
 from tideshift.store.database import ConstraintViolated, Database, Transaction
 
-__all__ = ["Answer", "Dxf", "Verdict", "ask_task", "modify_task", "settled"]
+__all__ = ["Answer", "Dxf", "Verdict", "ask_task", "modify_task", "settled", "unsettled"]
 
 T = TypeVar("T")
 _ALREADY = {
@@ -43,6 +43,8 @@ class Verdict(StrEnum):
     NOT_FOUND = "not found"
     UNDECIDED = "undecided"
     """The database did not say whether it took the command: look at the job."""
+    FAILED = "failed"
+    """The database did not let the command be given: it is busy or out of reach."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,14 @@ def settled(attempt: Callable[[], T]) -> T:
             if left == 0:
                 raise
     raise AssertionError("unreachable")
+
+
+def unsettled(asked_id: int, error: errors.TideshiftError) -> Answer:
+    """Return what is said of one id when every try ended in an error, so that the others are still asked."""
+    if isinstance(error, errors.AmbiguousCommit):
+        return Answer(id=asked_id, verdict=Verdict.UNDECIDED, reason=f"{error.message}: look at it")
+    verdict = Verdict.FAILED if isinstance(error, errors.Retryable) else Verdict.REFUSED
+    return Answer(id=asked_id, verdict=verdict, reason=f"{error.message}; asked {TRIES} times")
 
 
 def ask_task(tx: Transaction, seen: Task, command: str, *, actor: str) -> Answer:
@@ -201,9 +211,8 @@ class Dxf:
             return settled(attempt)
         except errors.NotFound as error:
             return Answer(id=task_id, verdict=Verdict.NOT_FOUND, reason=error.message)
-        except (errors.StateChanged, errors.Retryable) as error:
-            # Said for this id alone, so that the others are still asked.
-            return Answer(id=task_id, verdict=Verdict.REFUSED, reason=f"{error.message}; asked {TRIES} times")
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+            return unsettled(task_id, error)
 
 
 def allowed_commands(seen: Task) -> Sequence[str]:

@@ -27,7 +27,7 @@ from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.parameters import Limits
 from tideshift.dxf.task import Subtask, Task
 from tideshift.dxf.tasktype import Chunk, Registry, Work
-from tideshift.dxf.throttle import NO_PAUSE, Pause, pause_after
+from tideshift.dxf.throttle import DISK_FULL, NO_PAUSE, Pause, pause_after
 from tideshift.store.database import Database, Session, Transaction
 from tideshift.store.driver import SessionIdentity
 
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 _WORKING = (TaskState.RUNNING, TaskState.MODIFYING)
 _WAITED_FOR = (errors.ConnectionLost, errors.CannotReach, errors.LockTimeout, errors.DiskFull)
 """What is no fault of the subtask, and passes or needs a person: waited for without a limit, with back-off."""
+DISK_FULL_FAILURES_SAID = 4
+"""How many tries in a row a full disk may pass for a moment's trouble; then it is said where people look."""
 _PASSING = (errors.Retryable, errors.CannotReach, errors.DiskFull)
 
 
@@ -61,6 +63,7 @@ class Executor:
         self._refreshed_at = database.clock.monotonic()
         self._since_ms: int | None = None
         self._failures = 0
+        self._disk_full_failures = 0
         self._not_before = 0.0
         self._last: tuple[float, float, int, int] | None = None
         self._ending: tuple[str, dict[str, Any]] | None = None
@@ -131,16 +134,18 @@ class Executor:
             self._look_again()
         elif self._may_work():
             assert self._work is not None
+            if self._disk_full_failures >= DISK_FULL_FAILURES_SAID:
+                self._say_disk_full()
             more = self._work.step(self)
-            self._failures = 0
+            self._failures = self._disk_full_failures = 0
             if not more:
                 self._finish("succeed")
 
-    def release(self) -> None:
+    def release(self, *, lock_wait_seconds: float | None = None) -> None:
         """Give a running subtask back for anybody to take, with its checkpoint; a lost one stays as it is."""
         if self.ended:
             return
-        self._write_ending(("release", {"exec_id": None, "session": None}))
+        self._write_ending(("release", {"exec_id": None, "session": None}), lock_wait_seconds=lock_wait_seconds)
         self.ended = True
 
     def discard_session(self) -> None:
@@ -185,7 +190,7 @@ class Executor:
         summary = dict(self.subtask.summary)
         for name, value in {"row_count": chunk.rows, "bytes": chunk.size_bytes, "chunks": 1, **(chunk.counters or {})}.items():
             summary[name] = summary.get(name, 0) + value
-        effective = Limits.of(self.task, sharers=self._sharers).as_record()
+        effective = Limits.of(self.task).as_record()  # what is in force for the task: a write speed is over all its subtasks
         if summary.get("effective") != effective or self._since_ms is None:
             self._since_ms = tx.now_ms()
             summary["effective"], summary["since"] = effective, self._since_ms
@@ -193,17 +198,16 @@ class Executor:
         if self._last is not None:  # One chunk behind: how long this one takes is known when it is committed.
             for name, seconds in (("held_seconds", self._last[1]), ("paused_seconds", self._pause().seconds)):
                 summary[name] = round(summary.get(name, 0.0) + seconds, 4)
-        summary["rows_per_second"] = self._rate(chunk.rows, summary.get("rows_per_second", 0.0))
+        if self._last is not None:
+            summary["rows_per_second"] = self._rate(chunk.rows, summary.get("rows_per_second", 0.0), since=self._last[0])
         tables.checkpoint_subtask(tx, self.subtask, checkpoint=chunk.checkpoint, summary=summary)
         if points.AFTER_CHECKPOINT.on:
             points.AFTER_CHECKPOINT.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
         return replace(self.subtask, checkpoint=chunk.checkpoint, summary=summary)
 
-    def _rate(self, rows: int, before: float) -> float:
+    def _rate(self, rows: int, before: float, *, since: float) -> float:
         """Return the speed of late, pauses included: an average that forgets over about ten chunks."""
-        if self._last is None:
-            return before
-        now = rows / max(self.database.clock.monotonic() - self._last[0], 1e-3)
+        now = rows / max(self.database.clock.monotonic() - since, 1e-3)
         return round(now if before == 0 else 0.9 * before + 0.1 * now, 1)
 
     def _pause(self) -> Pause:
@@ -278,8 +282,22 @@ class Executor:
         if not driver.session_gone(tx.connection, lost):
             raise errors.ConnectionLost(f"the lost session of subtask {self.subtask.id} is not gone yet")
 
+    def _say_disk_full(self) -> None:
+        """Write on the row why nothing moves: a chunk may find no room where these few bytes do. The next chunk takes it off."""
+        if self.subtask.summary.get("throttle", {}).get("reason") == DISK_FULL:
+            return
+        summary = {**self.subtask.summary, "throttle": Pause(0.0, DISK_FULL, None, None).as_record()}
+        with self._session.transaction(durable=False) as tx:
+            self._assert_recorded()
+            tables.checkpoint_subtask(tx, self.subtask, checkpoint=self.subtask.checkpoint, summary=summary)
+        self.subtask = replace(self.subtask, summary=summary)
+
     def _count_failure(self, error: errors.TideshiftError) -> None:
         self._failures += 1
+        if isinstance(error, errors.DiskFull):
+            self._disk_full_failures += 1
+            if self._disk_full_failures == DISK_FULL_FAILURES_SAID:
+                log.warning("subtask %s of task %s waits for room on the disk: %s", self.subtask.id, self.task.id, error)
         log.info("subtask %s: try %s failed: %s", self.subtask.id, self._failures, error)
         if self._failures >= self.database.profile.error_count_limit and not isinstance(error, _WAITED_FOR):
             self._fail(error.as_record())
@@ -303,11 +321,11 @@ class Executor:
         self._ending = (event, columns)
         self._write_ending(self._ending)
 
-    def _write_ending(self, ending: tuple[str, dict[str, Any]]) -> None:
+    def _write_ending(self, ending: tuple[str, dict[str, Any]], *, lock_wait_seconds: float | None = None) -> None:
         """Take the last move of this attempt, or try again at a later step; a subtask that is no longer ours is left alone."""
         event, columns = ending
         try:
-            with self._session.transaction() as tx:
+            with self._session.transaction(lock_wait_seconds=lock_wait_seconds) as tx:
                 tables.move_subtask(tx, self._own_row(tx), event, actor=self.node, **columns)
         except errors.SubtaskLost as error:
             log.info("subtask %s: %s", self.subtask.id, error)

@@ -51,16 +51,16 @@ class WorkerNode:
             with session.transaction() as tx:
                 tables.put_node(tx, host=self.name, role=self.scope, slots=self.slots, version=version, session=identity)
 
-    def heartbeat(self) -> bool:
+    def heartbeat(self, *, lock_wait_seconds: float | None = None) -> bool:
         """Write that the node lives; return False when it was taken for dead and is off the register."""
         if points.BEFORE_HEARTBEAT.on:
             points.BEFORE_HEARTBEAT.fire(node=self.name)
-        with self.database.transaction(durable=False) as tx:
+        with self.database.transaction(durable=False, lock_wait_seconds=lock_wait_seconds) as tx:
             return tables.touch_node(tx, self.name, draining=self.stopping.is_set())
 
-    def deregister(self) -> None:
+    def deregister(self, *, lock_wait_seconds: float | None = None) -> None:
         """Take the node off the register."""
-        with self.database.transaction() as tx:
+        with self.database.transaction(lock_wait_seconds=lock_wait_seconds) as tx:
             tables.delete_node(tx, self.name)
 
     def start_due(self) -> list[Executor]:
@@ -125,11 +125,11 @@ class WorkerNode:
                 executor.discard_session()
             self._sessions.pop(id(executor)).close()
 
-    def release_all(self) -> None:
+    def release_all(self, *, lock_wait_seconds: float | None = None) -> None:
         """Give back everything that still runs here; called when no thread steps an executor any more."""
         for executor in self.executors:
             try:
-                executor.release()
+                executor.release(lock_wait_seconds=lock_wait_seconds)
             except errors.TideshiftError as error:
                 log.warning("subtask %s was not given back: %s", executor.subtask.id, error)
         self._forget_ended()

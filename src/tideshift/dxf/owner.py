@@ -100,12 +100,12 @@ class Owner:
         with self.database.session() as session:
             return [session.identity]
 
-    def resign(self) -> None:
+    def resign(self, *, lock_wait_seconds: float | None = None) -> None:
         """Give the lease back, so that another owner need not wait for it to expire."""
         if self.tenure is None:
             return
         tenure, self.tenure = self.tenure, None
         try:
-            self.lease.resign(tenure)
+            self.lease.resign(tenure, lock_wait_seconds=lock_wait_seconds)
         except (errors.Retryable, errors.AmbiguousCommit, errors.StateChanged) as error:
             log.info("the lease was not given back and will expire: %s", error)

@@ -84,9 +84,9 @@ class Scheduler:
             waited_seconds = (tx.now_ms() - task.state_update_time) / 1000
         if waited_seconds < self.database.profile.unknown_type_patience_seconds:
             return False
-        error = {"code": "unknown_type", "message": f"no node knows the task type {task.type!r}", "hint": "", "fields": {}}
+        error = errors.UnknownTaskType(f"no node knows the task type {task.type!r}", task_type=task.type)
         with self.database.transaction() as tx:
-            self._move(tx, task, "fail", tenure, error=error)
+            self._move(tx, task, "fail", tenure, error=error.as_record())
         return True
 
     def _move(self, tx: Transaction, task: Task, event: str, tenure: Tenure, **columns: Any) -> Task:

@@ -24,6 +24,7 @@ __all__ = ["Service"]
 
 log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0
+LOCK_WAIT_SECONDS_MIN = 0.1
 
 
 class Service:
@@ -59,10 +60,11 @@ class Service:
             log.warning("did not stop in time, the lease will expire: %s", ", ".join(late))
             return
         self._threads.clear()
-        self._beat()
+        self._beat(lock_wait_seconds=max(LOCK_WAIT_SECONDS_MIN, deadline - self.database.clock.monotonic()))
         for give_back in (self.node.release_all, self.owner.resign, self.node.deregister):
             try:
-                give_back()
+                # No write waits for a busy database beyond the stop budget, so that all of them together do not either.
+                give_back(lock_wait_seconds=max(LOCK_WAIT_SECONDS_MIN, deadline - self.database.clock.monotonic()))
             except errors.TideshiftError as error:
                 log.warning("not given back, it will expire: %s", error)
 
@@ -93,9 +95,9 @@ class Service:
             self.owner.renew()
             self._beat()
 
-    def _beat(self) -> None:
+    def _beat(self, *, lock_wait_seconds: float | None = None) -> None:
         try:
-            if not self.node.heartbeat() and not self.node.stopping.is_set():
+            if not self.node.heartbeat(lock_wait_seconds=lock_wait_seconds) and not self.node.stopping.is_set():
                 log.warning("node %s was taken for dead; registering again", self.node.name)
                 self.node.register(self._version)
         except (errors.Retryable, errors.CannotReach, errors.AmbiguousCommit, errors.DiskFull) as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tideshift.dxf.parameters import Limits
 from tideshift.store.turns import room_after
 
-__all__ = ["Pause", "pause_after"]
+__all__ = ["DISK_FULL", "NO_PAUSE", "Pause", "pause_after"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Pause:
         return {"reason": self.reason, "limit": self.limit, "value": self.value}
 
 
+DISK_FULL = "disk_full"
+"""The reason of a subtask that waits for room on the disk."""
 NO_PAUSE = Pause(0.0, None, None, None)
 
 

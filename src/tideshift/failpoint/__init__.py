@@ -14,6 +14,7 @@ This package imports nothing else of tideshift; each layer declares its own poin
 """
 
 from tideshift.failpoint.actions import NOT_FIRED
+from tideshift.failpoint.declared import import_points
 from tideshift.failpoint.environment import activate_from_environment
 from tideshift.failpoint.errors import FailpointError, HitTimeout, InjectedFault, TermSyntaxError, UnknownFailpoint
 from tideshift.failpoint.named_errors import register_error
@@ -37,5 +38,5 @@ from tideshift.failpoint.tracing import TracedHit, ordinals, trace
 __all__ = [
     "NOT_FIRED", "Declaration", "Enabled", "FailpointError", "HitTimeout", "InjectedFault", "Point", "Registry", "Status",
     "TermSyntaxError", "TracedHit", "UnknownFailpoint", "activate_from_environment", "catalogue", "disable",
-    "disable_all", "enable", "ordinals", "point", "register_error", "scope", "status", "trace", "wait_hit",
+    "disable_all", "enable", "import_points", "ordinals", "point", "register_error", "scope", "status", "trace", "wait_hit",
 ]  # fmt: skip

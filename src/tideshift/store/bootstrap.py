@@ -136,9 +136,14 @@ def upgrade(database: Database, *, steps: tuple[UpgradeStep, ...] = STEPS, targe
     return gone_through
 
 
-def uninstall(database: Database) -> bool:
-    """Drop the system tables and what held them; return whether there was anything."""
+def uninstall(database: Database, *, refuse: Callable[[Transaction], object] | None = None) -> bool:
+    """Drop the system tables and what held them; return whether there was anything.
+
+    `refuse` looks in the transaction that drops, and raises where something speaks against it.
+    """
     with _locked(database) as tx:
+        if refuse is not None:
+            refuse(tx)
         existing = database.driver.existing_tables(tx.connection)
         ours = [table for table in reversed(METADATA.sorted_tables) if table.name in existing]
         for table in ours:

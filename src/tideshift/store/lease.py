@@ -89,10 +89,10 @@ class Lease:
         self._believed = (tenure, sent_at) if renewed else None
         return renewed
 
-    def resign(self, tenure: Tenure) -> bool:
+    def resign(self, tenure: Tenure, *, lock_wait_seconds: float | None = None) -> bool:
         """Give the lease up, so that another may take it at once; False when it was not ours any more."""
         self._believed = None
-        with self.database.transaction() as tx:
+        with self.database.transaction(lock_wait_seconds=lock_wait_seconds) as tx:
             now = tx.now_expression()
             statement = update(owner_lease).where(_is(tenure), owner_lease.c.expires_at > now)
             return tx.execute(statement.values(expires_at=now, session=None)).rowcount == 1

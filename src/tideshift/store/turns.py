@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tideshift.clock import Clock
+from tideshift.config import PARAMETERS
 
 __all__ = ["LOCK_SHARE_PERCENT", "Turn", "Turns", "room_after"]
 
-LOCK_SHARE_PERCENT = 25
+LOCK_SHARE_PERCENT = int(PARAMETERS["lock_share"].default or 100)
 """How much of the time our transactions may hold the lock when nobody wished otherwise."""
 ROOM_SECONDS = 0.0255
 """A writer that was refused asks again after 1, 2, 5, 10, 15, 20, 25 and 25 ms: it cannot miss a gap that is longer."""

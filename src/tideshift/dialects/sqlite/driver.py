@@ -25,7 +25,7 @@ from tideshift.errors import CannotReach
 from tideshift.store.driver import DriverCapabilities, Failure, SessionIdentity
 from tideshift.store.tables import NAMESPACE
 
-__all__ = ["SqliteDriver", "library_warnings", "quote", "sqlite_library"]
+__all__ = ["SqliteDriver", "library_warnings", "quote"]
 
 _PREFIX = f"{NAMESPACE}_"
 _NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
@@ -43,7 +43,6 @@ _MEANING = {
     _MISMATCH: Failure.CONSTRAINT,
 }
 _CANNOT_OPEN = {3: "permission denied", 14: "it is not there or may not be opened", 26: "it is not an SQLite database"}
-_AUTOCHECKPOINT_PAGES = 1000
 _LONG_LOG_PAGES = 4000
 _SYNCHRONOUS = {"NORMAL": 1, "FULL": 2, "EXTRA": 3}
 

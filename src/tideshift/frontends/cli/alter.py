@@ -21,7 +21,7 @@ from tideshift.frontends.cli.options import (
     strategy_options,
     timeout_option,
 )
-from tideshift.frontends.cli.output import count_text, is_terminal, print_json, printable
+from tideshift.frontends.cli.output import DECLINED, count_text, is_terminal, print_json, printable
 from tideshift.frontends.cli.register import is_any_alive
 from tideshift.frontends.cli.seeing import see_through
 
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from tideshift.ddl.job import Job
     from tideshift.ddl.plan import Proposal
 
-__all__ = ["alter_command", "confirm"]
-
-DECLINED = 3
+__all__ = ["alter_command"]
 
 
 def _whole(name: str) -> click.IntRange:
@@ -43,15 +41,15 @@ def _whole(name: str) -> click.IntRange:
 @statement_options
 @strategy_options
 @click.option("--threads", type=_whole("threads"), metavar="N", help="Subtasks at once per node; a database with one writer takes 1.")
-@click.option("--batch-size", type=_whole("batch_size"), metavar="ROWS", help="The most rows that one chunk may hold (default 10000).")
+@click.option("--batch-size", type=_whole("batch_size"), metavar="ROWS", help=f"The most rows that one chunk may hold (default {PARAMETERS['batch_size'].default}).")
 @click.option("--max-write-speed", type=SPEED, metavar="SPEED", help="A ceiling over all nodes, such as 20MiB or 5000rows (default none).")
 @click.option(
     "--lock-share", type=_whole("lock_share"), metavar="PERCENT",
-    help="How much of the time the job may hold the lock of a database with one writer (default 20). More is faster, and"
-    " writers wait more often: at 100 it copies without a pause, and each writer queues behind a chunk.",
+    help="How much of the time the job may hold the lock of a database with one writer"
+    f" (default {PARAMETERS['lock_share'].default}). More is faster, and writers wait more often: at 100 it copies without a pause, and each writer queues behind a chunk.",
 )  # fmt: skip
 @click.option("--keep-old", type=DURATION, metavar="DURATION", help="Keep the replaced table this long (default: 0s on SQLite).")
-@timeout_option("Stop following after this time, with exit code 6; the job goes on.")
+@timeout_option("Stop following after this time, with exit code 6; the job is kept.")
 @click.option("--detach", is_flag=True, help="Only submit, and print the id.")
 @click.option("--node/--no-node", "node_wanted", default=None, help="Run a node in this process, or never (default: if none is alive).")
 @click.option("--yes", is_flag=True, help="Do not ask, even when a value may be refused.")
@@ -67,7 +65,7 @@ def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] 
     tideshift alter -f change.sql --detach
 
     If no node is alive, this process is one for as long as it runs. Ctrl-C keeps the job, and says how to go on.
-    Exit code 0: done; 1: failed and rolled back; 3: cancelled; 5: refused; 6: --timeout passed, the job goes on.
+    Exit code 0: done; 1: failed and rolled back; 3: cancelled; 5: refused; 6: --timeout passed, the job is kept.
     """  # noqa: D301 - click reads the backspace as: keep these lines
     text = statement_text(statement, source)
     if options["detach"] and (options["node_wanted"] or options["timeout_seconds"] is not None):
@@ -93,7 +91,7 @@ def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] 
             alive = is_any_alive(connected)
             return see_through(
                 connected, settings.screen, interruption, job.id, own_node=not alive if node_wanted is None else node_wanted,
-                timeout_seconds=options["timeout_seconds"], json_wanted=settings.json_wanted,
+                timeout_seconds=options["timeout_seconds"], json_wanted=settings.json_wanted, told=proposal.warnings,
             )  # fmt: skip
 
 

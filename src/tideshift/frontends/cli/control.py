@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from tideshift.errors import (
     AmbiguousCommit,
     CommandRefused,
+    Interrupted,
     InvalidParameter,
     NotFound,
     Retryable,
@@ -34,7 +36,6 @@ EFFECTS = {
     "pause": ("paused",),
     "resume": ("running", "done", "synced"),
     "cancel": ("cancelled", "rollback done"),
-    "set": (),
 }
 """Per command: the states that are its effect, for one that found it given already."""
 
@@ -128,11 +129,13 @@ def _command(
     if timeout_seconds is not None and not wait_wanted:
         raise click.UsageError("--timeout goes with --wait")
     settings = ctx.ensure_object(Settings)
-    with opened(ctx) as connected:
+    with opened(ctx) as connected, ExitStack() as stack:
+        # Nobody is asked anything here, so a second Ctrl-C ends the process at once, on a terminal too.
+        interruption = stack.enter_context(Interruption(terminal=False)) if wait_wanted else None
         asked = [(job_id, _ask(connected, job_id, ask)) for job_id in dict.fromkeys(job_ids)]
         if any(not isinstance(answer, TideshiftError) for _, answer in asked) and not is_any_alive(connected):
             settings.screen.warn(NO_NODE)
-        waiting = _Waiting(connected, timeout_seconds) if wait_wanted else None
+        waiting = None if interruption is None else _Waiting(connected, interruption, timeout_seconds)
         records, codes = [], []
         for job_id, answer in asked:
             record, code = _settle(command, job_id, answer, waiting, settings)
@@ -140,6 +143,8 @@ def _command(
             codes.append(code)
     if settings.json_wanted:
         print_json({"answers": records})
+    if waiting is not None and waiting.stopped is not None:
+        raise waiting.stopped
     return first_failure(codes)
 
 
@@ -157,6 +162,8 @@ def _ask(connected: Connected, job_id: int, ask: Ask) -> Answer | TideshiftError
         return NotFound(answer.reason, job_id=job_id, hint="List them with: tideshift jobs")
     if answer.verdict is Verdict.UNDECIDED:
         return AmbiguousCommit(f"job {job_id}: {answer.reason}", job_id=job_id)
+    if answer.verdict is Verdict.FAILED:
+        return Retryable(f"job {job_id}: {answer.reason}", job_id=job_id)
     if answer.verdict is Verdict.REFUSED:
         return CommandRefused(f"job {job_id}: refused: {answer.reason}", job_id=job_id, state=answer.state, rev=answer.rev)
     return answer
@@ -172,9 +179,11 @@ def _settle(
         if not settings.json_wanted:
             already = ", already so" if answer.verdict == "already" else ""
             click.echo(printable(f"job {job_id}: {command} {'acknowledged' if not already else 'noted'}{already}: {answer.reason}"))
-        if waiting is not None:
+        if waiting is not None and waiting.stopped is None:
             try:
                 outcome = waiting.outcome(command, answer)
+            except Interrupted as interrupted:
+                waiting.stopped = interrupted
             except TideshiftError as failure:
                 error = failure
             else:
@@ -182,6 +191,8 @@ def _settle(
                     click.echo(printable(f"job {job_id}: {command} {outcome}"))
     if error is not None:
         print_error(error.as_record(), json_wanted=settings.json_wanted)
+    if outcome is None and waiting is not None and waiting.stopped is not None:
+        outcome = "open"
     return _record(job_id, answer, outcome, error), 0 if error is None else error.exit_code
 
 
@@ -201,23 +212,25 @@ def _record(job_id: int, answer: Answer | TideshiftError, outcome: str | None, e
 
 
 class _Waiting:
-    """Waits for what became of acknowledged commands, all within one time."""
+    """Waits for what became of acknowledged commands, all within one time, until somebody interrupts."""
 
-    def __init__(self, connected: Connected, timeout_seconds: float | None) -> None:
+    def __init__(self, connected: Connected, interruption: Interruption, timeout_seconds: float | None) -> None:
         self.connected = connected
+        self.interruption = interruption
+        self.stopped: Interrupted | None = None
+        """What ended the waiting for all of them; the answers are still told."""
         self.clock = connected.database.clock
         self.deadline = None if timeout_seconds is None else self.clock.monotonic() + timeout_seconds
 
     def outcome(self, command: str, answer: Answer) -> str:
         """Return "applied" once the effect is there; raise when the command came to nothing, or the time is over."""
-        with Interruption() as interruption:
-            while True:  # ends: an outcome, the time is over, or interrupted
-                found = self._look(command, answer)
-                if found is not None:
-                    return found
-                if self.deadline is not None and self.clock.monotonic() >= self.deadline:
-                    raise WaitTimeout(f"job {answer.id}: the time is over; the command stays given", job_id=answer.id)
-                interruption.wait(self.clock, LOOK_SECONDS)
+        while True:  # ends: an outcome, the time is over, or interrupted
+            found = self._look(command, answer)
+            if found is not None:
+                return found
+            if self.deadline is not None and self.clock.monotonic() >= self.deadline:
+                raise WaitTimeout(f"job {answer.id}: the time is over; the command stays given", job_id=answer.id)
+            self.interruption.wait(self.clock, LOOK_SECONDS)
 
     def _look(self, command: str, answer: Answer) -> str | None:
         try:
@@ -241,10 +254,14 @@ class _Waiting:
         raise CommandRefused(f"job {job_id}: {command} {outcome}: {reason}", job_id=job_id, outcome=str(outcome), request_id=request_id)
 
     def _effect(self, command: str, job_id: int) -> str | None:
-        """See by the state whether what was asked for is so."""
+        """See by the state whether what was asked for is so; values are in force once no change of them is open."""
         from tideshift.ddl.machine import JOB
+        from tideshift.store import events
 
         job = self.connected.ddl.job(job_id)
+        if command == "set":
+            waits = self.connected.database.run(lambda tx: events.open_requests(tx, job_id=job_id, commands=("alter",)), write=False)
+            return "applied" if job.state in JOB.final or not waits else None
         if job.state in EFFECTS[command]:
             return "applied"
         if job.state in JOB.final:

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tideshift.clock import rfc3339
 from tideshift.errors import CommandRefused
 from tideshift.frontends.cli.opening import SystemTables, opened
 from tideshift.frontends.cli.options import Settings, database_options, json_option
-from tideshift.frontends.cli.output import Screen, duration_text, is_terminal, print_json, printable
+from tideshift.frontends.cli.output import DECLINED, Screen, duration_text, is_terminal, print_json, printable
 from tideshift.frontends.cli.register import SeenNode, seen_nodes
-from tideshift.frontends.cli.times import rfc3339
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
     from tideshift.ddl.job import Artifact, Job
     from tideshift.store.database import Transaction
 
-__all__ = ["Diagnosis", "diagnose", "doctor_command"]
-
-DECLINED = 3
+__all__ = ["doctor_command"]
 
 
 @dataclass
@@ -127,6 +125,7 @@ def _look_inside(tx: Transaction, found: Diagnosis) -> None:
     artifacts = tables.live_artifacts(tx)
     alive = any(one.is_alive for one in nodes)
     _look_at_nodes(nodes, found)
+    _look_at_room(tx, found)
     for job in jobs:
         _look_at_job(job, [artifact for artifact in artifacts if artifact.job_id == job.id], found, alive=alive)
     for artifact in artifacts:
@@ -141,6 +140,17 @@ def _look_at_nodes(nodes: list[SeenNode], found: Diagnosis) -> None:
             found.find("dead_node", message, "The next node takes it off: tideshift node --until-idle")
     alive = sum(one.is_alive for one in nodes)
     found.notes.append(f"{alive} {'node is' if alive == 1 else 'nodes are'} alive")
+
+
+def _look_at_room(tx: Transaction, found: Diagnosis) -> None:
+    from tideshift.dxf import tables
+    from tideshift.dxf.machine import SubtaskState
+    from tideshift.dxf.throttle import DISK_FULL
+
+    for task in tables.live_tasks(tx):
+        running = [subtask for subtask in tables.subtasks_of(tx, task.id, step=task.step) if subtask.state is SubtaskState.RUNNING]
+        if any((subtask.summary.get("throttle") or {}).get("reason") == DISK_FULL for subtask in running):
+            found.find("disk_full", f"task {task.task_key} finds no room on the disk and tries again and again", "Make room: it goes on by itself.")
 
 
 def _look_at_job(job: Job, artifacts: list[Artifact], found: Diagnosis, *, alive: bool) -> None:

@@ -66,7 +66,7 @@ class Follower:
                         self._tell(job)
                     if job["state"] in JOB.final:
                         return job
-                self.pause_between(f"job {job_id} goes on")
+                self.pause_between(f"job {job_id} is kept")
         finally:
             self.screen.clear()
 
@@ -122,7 +122,7 @@ class Follower:
             self.screen.message(plain_line(job))
             self._told_at = now
         if changed and job["state"] == "paused":
-            self.screen.message(f"job {job['id']} is paused ({job['pause_reason']}); go on with: tideshift resume {job['id']}")
+            self.screen.message(f"job {job['id']} is paused ({job['pause_reason']}); {way_on(job)}")
         self._told = key
         self._watch_nodes(now)
 
@@ -147,6 +147,15 @@ class Follower:
         if self._node_seen and not alive:
             self.screen.warn("no node is alive, so the job stands still; start one with: tideshift node")
         self._node_seen = alive
+
+
+def way_on(job: Job) -> str:
+    """Return what lets a paused job go on; a copy's jobs wait for a word on the copy first."""
+    from tideshift.ddl.permission import COPIED
+
+    if job["pause_reason"] == COPIED:
+        return "let the jobs of this copy go on with: tideshift doctor --adopt; or undo them: tideshift doctor --clean"
+    return f"go on with: tideshift resume {job['id']}"
 
 
 def live_line(job: Job, *, width: int) -> str:

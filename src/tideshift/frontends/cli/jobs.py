@@ -134,7 +134,8 @@ def job_lines(job: Job) -> list[tuple[str, str]]:
     if job["pause_reason"]:
         lines.append(("paused", f"by {job['paused_by']}: {job['pause_reason']}"))
     if job["throttle"] is not None:
-        lines.append(("slowed by", f"{job['throttle']['reason']}, limit {job['throttle']['limit']}, value {job['throttle']['value']}"))
+        slowed = job["throttle"]
+        lines.append(("slowed by", slowed["reason"] + ("" if slowed["limit"] is None else f", limit {slowed['limit']}, value {slowed['value']}")))
     for name, value in job["parameters"].items():
         lines.append((name, f"{_value(value['wished'])} wished, {_value(value['effective'])} in force, since {value['since'] or '-'}"))
     if job["error"] is not None:
@@ -152,7 +153,7 @@ def _value(value: Any) -> str:
 @click.command("watch", short_help="Follow a job to its end.")
 @click.argument("job_id", metavar="ID", type=JOB_ID)
 @click.option("--node", "node_wanted", is_flag=True, help="Run a node in this process meanwhile.")
-@timeout_option("Stop following after this time, with exit code 6; the job goes on.")
+@timeout_option("Stop following after this time, with exit code 6; the job is kept.")
 @json_option
 @database_options
 @click.pass_context
@@ -178,7 +179,7 @@ def watch_command(ctx: click.Context, job_id: int, node_wanted: bool, timeout_se
 
 @click.command("wait", short_help="Wait for the end of jobs.")
 @job_ids
-@timeout_option("Stop waiting after this time, with exit code 6; the jobs go on.")
+@timeout_option("Stop waiting after this time, with exit code 6; the jobs are kept.")
 @json_option
 @database_options
 @click.pass_context

@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tideshift.clock import rfc3339
+from tideshift.config import SLOTS
 from tideshift.errors import Interrupted, Retryable
 from tideshift.frontends.cli.interruption import Interruption
 from tideshift.frontends.cli.opening import SystemTables, opened
 from tideshift.frontends.cli.options import Settings, database_options, json_option
 from tideshift.frontends.cli.output import duration_text, print_json, print_table
 from tideshift.frontends.cli.register import seen_nodes
-from tideshift.frontends.cli.seeing import SLOTS, node_of_this_process
-from tideshift.frontends.cli.times import rfc3339
+from tideshift.frontends.cli.seeing import node_of_this_process
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
     from tideshift.store.database import Transaction
 
-__all__ = ["is_idle", "node_command", "nodes_command"]
+__all__ = ["node_command", "nodes_command"]
 
 LOOK_SECONDS = 0.5
 COLUMNS = ("node", "state", "slots", "role", "heard of", "started", "version")
@@ -42,20 +43,26 @@ def node_command(ctx: click.Context, slots: int, until_idle: bool) -> int:
         try:
             with node_of_this_process(connected, settings.screen, wanted=True, slots=slots) as name:
                 settings.screen.message(f"node {name} runs with {slots} slots; stop it with Ctrl-C")
-                while not (until_idle and _seen_idle(connected)):  # ends: idle, or interrupted
+                while (idle := _seen_idle(connected) if until_idle else None) is None:  # ends: idle, or interrupted
                     interruption.wait(connected.database.clock, LOOK_SECONDS)
         except Interrupted:
             settings.screen.message(f"node {name} has stopped; {_kept(connected)}")
             return Interrupted.exit_code
-    settings.screen.message(f"node {name} has stopped: nothing is left to be done")
+    settings.screen.message(f"node {name} has stopped: {idle}")
     return 0
 
 
-def _seen_idle(connected: Connected) -> bool:
+def _seen_idle(connected: Connected) -> str | None:
+    """Return why this node has nothing to do, or None while it has, or while the database is busy."""
+    from tideshift.store.bootstrap import installation_changed
+
     try:
-        return connected.database.run(is_idle, write=False)
+        idle, held = connected.database.run(lambda tx: (is_idle(tx), _is_held(tx)), write=False)
+        if held and installation_changed(connected.database) is not None:
+            return "this database is a copy, and its jobs wait for a person's word: tideshift doctor"
     except Retryable:
-        return False
+        return None
+    return "nothing is left to be done" if idle else None
 
 
 def is_idle(tx: Transaction) -> bool:
@@ -72,6 +79,15 @@ def is_idle(tx: Transaction) -> bool:
         and all(task.state in waiting for task in dxf_tables.live_tasks(tx))
         and not tables.artifacts_due(tx)
     )
+
+
+def _is_held(tx: Transaction) -> bool:
+    """Whether jobs are live and none that the owner of a copy would hold; it leaves those alone that pause or go back."""
+    from tideshift.ddl import tables
+    from tideshift.ddl.machine import JobState
+
+    live = tables.live_jobs(tx)
+    return bool(live) and not any(job.state in (JobState.QUEUEING, JobState.RUNNING) for job in live)
 
 
 def _kept(connected: Connected) -> str:

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
-from importlib import import_module
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 import click
 
@@ -18,11 +17,12 @@ from tideshift.frontends.cli.options import Settings
 if TYPE_CHECKING:
     from tideshift.connect import Connected
 
-__all__ = ["SystemTables", "masked_url", "opened"]
+__all__ = ["SystemTables", "create_tables", "inject_faults", "masked_url", "opened", "secrets_in"]
 
 VARIABLE = "TIDESHIFT_URL"
 FAULTS_VARIABLE = "TIDESHIFT_FAILPOINTS"
-LAYERS = ("store", "dxf", "ddl", "dialects")
+SECRET_FIELDS = ("pass", "passphrase", "passwd", "password", "pwd", "sslpassword")
+"""What a query names a password."""
 
 
 class SystemTables(Enum):
@@ -59,34 +59,43 @@ def named_url(settings: Settings) -> str:
         if not url:
             raise click.UsageError(f"no database is named: give --url URL, or set {VARIABLE}")
         return url
-    if password_in(settings.url):
+    if secrets_in(settings.url):
         raise click.UsageError(
             f"a password on the command line is seen by everybody on this machine: set {VARIABLE} instead of --url {masked_url(settings.url)}"
         )
     return settings.url
 
 
-def password_in(url: str) -> str | None:
-    """Return the password that a URL carries."""
+def secrets_in(url: str) -> tuple[str, ...]:
+    """Return the passwords that a URL carries, before the host or in the query, as they are written and as they are meant."""
     if "://" not in url:
-        return None
+        return ()
     try:
-        return urlsplit(url).password
+        parts = urlsplit(url)
+        found = [parts.password or "", *(value for name, value in _fields(parts.query) if name.lower() in SECRET_FIELDS)]
     except ValueError:
-        return None
+        return ()
+    forms = {form for secret in found for form in (secret, unquote(secret), unquote_plus(secret)) if form}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+
+def _fields(query: str) -> list[tuple[str, str]]:
+    pairs = (field.partition("=") for field in query.replace(";", "&").split("&"))
+    return [(unquote_plus(name), value) for name, _, value in pairs]
 
 
 def masked_url(url: str) -> str:
     """Return the URL as it may be shown."""
-    password = password_in(url)
-    return url if not password else url.replace(f":{password}@", ":***@", 1)
+    for secret in secrets_in(url):
+        url = url.replace(f":{secret}@", ":***@", 1).replace(f"={secret}", "=***")
+    return url
 
 
 def _begin_logging(settings: Settings, url: str) -> None:
     from tideshift.frontends.cli.logs import begin_logging
 
     try:
-        begin_logging(settings.screen, verbosity=settings.verbosity, log_file=settings.log_file, secret=password_in(url))
+        begin_logging(settings.screen, verbosity=settings.verbosity, log_file=settings.log_file, secrets=secrets_in(url))
     except OSError as error:
         raise click.UsageError(f"the log cannot be written: {error}") from error
 
@@ -95,10 +104,9 @@ def inject_faults(settings: Settings) -> None:
     """Switch on the failpoints that the environment names, if this process may; first every layer declares its own."""
     if FAULTS_VARIABLE not in os.environ:
         return
-    from tideshift.failpoint import FailpointError, activate_from_environment
+    from tideshift.failpoint import FailpointError, activate_from_environment, import_points
 
-    for layer in LAYERS:
-        import_module(f"tideshift.{layer}.points")
+    import_points("tideshift")
     try:
         activate_from_environment(enabled=settings.failpoints, stream=sys.stderr)
     except FailpointError as error:

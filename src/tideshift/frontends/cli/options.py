@@ -95,8 +95,10 @@ def database_options(command: F) -> F:
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    def keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
         settings = ctx.ensure_object(Settings)
+        if value == "":
+            raise click.UsageError(f"{option.opts[0]} is given and empty", ctx)
         if value:
             setattr(settings, name, value)
 

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 __all__ = [
-    "VERSION", "Screen", "count_text", "duration_text", "first_failure", "is_terminal", "print_error", "print_json", "print_table",
+    "DECLINED", "VERSION", "Screen", "count_text", "duration_text", "first_failure", "is_terminal", "print_error", "print_json", "print_table",
     "printable",
 ]  # fmt: skip
 
 VERSION = 1
 """The version of every JSON document; a new field does not change it, a changed meaning does."""
 
+DECLINED = 3
+"""The exit code when a question was answered with no, and nothing was done."""
 FAILURE_ORDER = (7, 4, 8, 6, 1, 3)
 """With several ids the exit code is that of the first of these which occurred."""
 COLOURS = {"synced": "green", "running": "cyan", "paused": "yellow", "cancelled": "red", "rollback done": "red", "alive": "green", "dead": "red"}
@@ -32,10 +34,16 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """How many characters fit on the live line."""
-        import shutil
+        """How many characters fit on the live line: of the terminal that it is written to, which need not be that of stdout."""
+        try:
+            columns = os.get_terminal_size(self.stream.fileno()).columns
+        except (OSError, ValueError):  # no terminal, or one that is no file
+            columns = 0
+        if columns <= 0:
+            import shutil
 
-        return shutil.get_terminal_size().columns - 1
+            columns = shutil.get_terminal_size().columns
+        return columns - 1
 
     def message(self, text: str) -> None:
         """Write one message above the live line."""

@@ -13,7 +13,7 @@ from tideshift.frontends.cli.output import count_text, duration_text, print_json
 if TYPE_CHECKING:
     from tideshift.ddl.plan import Proposal
 
-__all__ = ["plan_command", "proposal_record"]
+__all__ = ["plan_command"]
 
 REBUILT = "about the size of the table and its indexes again, until the replaced table is purged"
 DISK = {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tideshift.frontends.cli.output import Screen
     from tideshift.store.database import Transaction
 
-__all__ = ["SeenNode", "is_any_alive", "seen_nodes", "warn_without_node"]
+__all__ = ["NO_NODE", "SeenNode", "is_any_alive", "seen_nodes", "warn_without_node"]
 
 log = logging.getLogger("tideshift.cli")
 LOOK_WAIT_SECONDS = 1.0
@@ -51,8 +51,8 @@ def _process_gone(tx: Transaction, node: Node) -> bool:
     return tx.driver.session_gone(tx.connection, SessionIdentity.from_record(node.session))
 
 
-def is_any_alive(connected: Connected, *, when_busy: bool = False) -> bool:
-    """Whether a node that takes work is alive; `when_busy` when the database has no time to say so soon.
+def is_any_alive(connected: Connected, *, when_busy: bool = False, but: str | None = None) -> bool:
+    """Whether a node that takes work is alive, `but` for one; `when_busy` when the database has no time to say so soon.
 
     It is asked after a command was acknowledged and while Ctrl-C may come, so it neither fails nor waits for long.
     """
@@ -62,7 +62,7 @@ def is_any_alive(connected: Connected, *, when_busy: bool = False) -> bool:
     except Retryable as error:
         log.debug("nodes not seen: %s", error)
         return when_busy
-    return any(seen.is_alive and not seen.node.draining for seen in found)
+    return any(seen.is_alive and not seen.node.draining and seen.node.host != but for seen in found)
 
 
 def warn_without_node(connected: Connected, screen: Screen) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tideshift.config import SLOTS
 from tideshift.errors import Interrupted, TideshiftError, WaitTimeout
 from tideshift.frontends.cli.follow import Follower, Job, Report
 from tideshift.frontends.cli.interruption import Interruption
@@ -18,24 +19,24 @@ from tideshift.frontends.cli.story import story_of
 if TYPE_CHECKING:
     from tideshift.connect import Connected
 
-__all__ = ["SLOTS", "exit_code_of", "node_of_this_process", "print_end", "see_through", "was_cancelled"]
-
-SLOTS = 4
+__all__ = ["node_of_this_process", "print_end", "see_through"]
 
 
 def see_through(
     connected: Connected, screen: Screen, interruption: Interruption, job_id: int, *, own_node: bool,
-    timeout_seconds: float | None, json_wanted: bool, report: Report | None = None,
+    timeout_seconds: float | None, json_wanted: bool, report: Report | None = None, told: Sequence[str] = (),
 ) -> int:  # fmt: skip
     """Follow a job to its end, with a node of this process if wanted; return the exit code.
 
-    Whatever ends it, the node is stopped first and what was taken is given back; then the person is told how to go on.
+    Whatever ends it, the node is stopped first and what was taken is given back. After an interruption, or when the time
+    is over, the person is told how to go on; any other error is raised as it is.
     """
     follower = Follower(connected, screen, interruption, timeout_seconds=timeout_seconds, own_node=own_node, report=report)
+    name: str | None = None
     job: Job | None = None
     stopped: TideshiftError | None = None
     try:
-        with node_of_this_process(connected, screen, wanted=own_node):
+        with node_of_this_process(connected, screen, wanted=own_node) as name:
             job = follower.until_final(job_id)
             if own_node and job["state"] == "synced":
                 job = _see_purge(follower, screen, job)
@@ -44,11 +45,10 @@ def see_through(
     screen.clear()
     if job is None:
         assert stopped is not None
-        return _not_final(follower, stopped, job_id, json_wanted=json_wanted)
-    code = print_end(connected, job, json_wanted=json_wanted, streams=report is not None)
+        return _not_final(follower, stopped, job_id, json_wanted=json_wanted, own_name=name)
+    code = print_end(connected, job, json_wanted=json_wanted, streams=report is not None, told=told)
     if stopped is not None:
-        screen.message("interrupted; the replaced table is left to the next node: tideshift node --until-idle")
-        return Interrupted.exit_code
+        return _purge_interrupted(screen, stopped, job_id, json_wanted=json_wanted)
     if own_node:
         _say_what_is_left(connected, screen)
     return code
@@ -62,6 +62,16 @@ def _see_purge(follower: Follower, screen: Screen, job: Job) -> Job:
     if not seen["artifacts"]:
         screen.message("the replaced table is emptied and dropped")
     return seen
+
+
+def _purge_interrupted(screen: Screen, stopped: TideshiftError, job_id: int, *, json_wanted: bool) -> int:
+    """Say that the job is over and only its replaced table is not emptied yet."""
+    left = "the replaced table is left to the next node: tideshift node --until-idle"
+    if json_wanted:
+        print_error({**stopped.as_record(), "hint": left, "fields": {"job_id": job_id}}, json_wanted=True)
+    else:
+        screen.message(f"interrupted; {left}")
+    return Interrupted.exit_code
 
 
 @contextmanager
@@ -78,9 +88,13 @@ def node_of_this_process(connected: Connected, screen: Screen, *, wanted: bool, 
             raise
 
 
-def _not_final(follower: Follower, stopped: TideshiftError, job_id: int, *, json_wanted: bool) -> int:
-    """Say that the job is kept and how to go on; ask what shall become of it when the person interrupted twice."""
-    kept = f"job {job_id} is kept; go on with: tideshift watch {job_id}{'' if is_any_alive(follower.connected) else ' --node'}"
+def _not_final(follower: Follower, stopped: TideshiftError, job_id: int, *, json_wanted: bool, own_name: str | None) -> int:
+    """Say that the job is kept and how to go on; ask what shall become of it when the person interrupted twice.
+
+    A node of this process that could not be taken off the register in time is nobody who goes on.
+    """
+    other_node = is_any_alive(follower.connected, but=own_name)
+    kept = f"job {job_id} is kept; go on with: tideshift watch {job_id}{'' if other_node else ' --node'}"
     if json_wanted:
         job = follower.look(job_id) if follower.report is None else None
         if job is not None:
@@ -89,18 +103,18 @@ def _not_final(follower: Follower, stopped: TideshiftError, job_id: int, *, json
     else:
         follower.screen.message(kept if isinstance(stopped, Interrupted) else f"{stopped.message}: {kept}")
     if follower.interruption.asks:
-        _ask_what_to_do(follower.connected, follower.screen, job_id)
+        _ask_what_to_do(follower.connected, follower.screen, job_id, other_node=other_node)
     return stopped.exit_code
 
 
-def _ask_what_to_do(connected: Connected, screen: Screen, job_id: int) -> None:
+def _ask_what_to_do(connected: Connected, screen: Screen, job_id: int, *, other_node: bool) -> None:
     choice = click.Choice(["pause", "cancel", "nothing"])
     wish = click.prompt(f"What shall become of job {job_id}?", type=choice, default="nothing", err=True)
     if wish == "nothing":
         return
     (answer,) = connected.ddl.pause(job_id) if wish == "pause" else connected.ddl.cancel(job_id)
     screen.message(f"{wish}: {answer.verdict}, {answer.reason}")
-    if not is_any_alive(connected):
+    if not other_node:
         screen.warn(NO_NODE)
 
 
@@ -115,20 +129,35 @@ def _say_what_is_left(connected: Connected, screen: Screen) -> None:
 # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def print_end(connected: Connected, job: Job, *, json_wanted: bool, streams: bool = False, indented: bool = True) -> int:
-    """Print how a final job ended, on stdout, and why if it failed, on stderr; return the exit code."""
+def print_end(
+    connected: Connected, job: Job, *, json_wanted: bool, streams: bool = False, indented: bool = True, told: Sequence[str] = ()
+) -> int:
+    """Print how a final job ended, on stdout, and why if it failed, on stderr; return the exit code.
+
+    `told` are the warnings that this command has printed already.
+    """
     code = exit_code_of(connected, job)
     if json_wanted and not streams:
         print_json({"job": job}, indented=indented)
     elif not json_wanted:
-        kept = "".join(f"; {a['name']} is kept until {a['drop_after'] or 'a person drops it'}" for a in job["artifacts"])
+        kept = "".join(f"; {kept_line(artifact, ended_at=job['finished_at'])}" for artifact in job["artifacts"])
         rows = f", {count_text(job['row_count'])} rows" if code == 0 else ""
         click.echo(printable(f"job {job['id']} {job['state']}{rows}{kept if code == 0 else ''}"))
         for warning in job["warnings"]:
-            click.echo(printable(f"warning: {warning}"), err=True)
+            if warning not in told:
+                click.echo(printable(f"warning: {warning}"), err=True)
     if code == 1:
         print_error(failure_record(job), json_wanted=json_wanted)
     return code
+
+
+def kept_line(artifact: dict[str, Any], *, ended_at: str) -> str:
+    """Return until when a replaced table stays; both times are of one form, so they compare as texts."""
+    if artifact["drop_after"] is None:
+        return f"{artifact['name']} is kept until a person drops it"
+    if artifact["drop_after"] <= ended_at:
+        return f"{artifact['name']} is still to be emptied and dropped"
+    return f"{artifact['name']} is kept until {artifact['drop_after']}"
 
 
 def failure_record(job: Job) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tideshift.errors import CommandRefused
-from tideshift.frontends.cli.opening import SystemTables, opened
+from tideshift.frontends.cli.opening import SystemTables, inject_faults, opened
 from tideshift.frontends.cli.options import Settings, database_options
-from tideshift.frontends.cli.output import Screen, is_terminal
+from tideshift.frontends.cli.output import DECLINED, Screen, is_terminal
 from tideshift.frontends.cli.register import seen_nodes
+from tideshift.frontends.demo import ROWS_DEFAULT, ROWS_MIN
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["demo_command", "init_command", "uninstall_command", "upgrade_command"]
 
 PURGE_ROWS = 2_000
-DECLINED = 3
 
 
 @click.command("init", short_help="Create the system tables.")
@@ -95,41 +95,41 @@ def upgrade_command(ctx: click.Context) -> int:
 @database_options
 @click.pass_context
 def uninstall_command(ctx: click.Context, drop_kept: bool, yes: bool) -> int:
-    """Drop the system tables with the whole history, and everything else that tideshift put into the database.
+    """Drop the system tables with the whole history, and with --drop-kept the replaced tables that are kept.
 
-    Refused (exit code 8) while a job is live, a node is alive, or a replaced table is kept.
+    What no job knows of is left (`doctor` lists it, with the statement that drops it). Refused (exit code 8) while a job
+    is live, a node is alive, a replaced table is kept, or a system table is missing.
     """
     from tideshift.store import bootstrap
 
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.ANY) as connected:
-        if bootstrap.state(connected.database) is bootstrap.SystemState.ABSENT:
+        state = bootstrap.state(connected.database)
+        if state is bootstrap.SystemState.ABSENT:
             settings.screen.message("there are no system tables; nothing to do")
             return 0
-        if bootstrap.state(connected.database) is not bootstrap.SystemState.PARTIAL:
-            connected.require()
-            kept = refuse_uninstall(connected, drop_kept=drop_kept)
-        else:
-            kept = []
+        if state is bootstrap.SystemState.PARTIAL:
+            raise CommandRefused("some of the tideshift tables are missing, so nobody can say what they know of", hint="First: tideshift init")
+        connected.require()
+        kept = connected.database.run(lambda tx: refuse_uninstall(tx, drop_kept=drop_kept), write=False)
         if not yes and not _confirm_drop(kept):
             settings.screen.message("nothing was done")
             return DECLINED
         for artifact in kept:
             _drop_kept(connected, settings.screen, artifact)
-        bootstrap.uninstall(connected.database)
+        # Somebody may have submitted or started something since: what drops the tables looks again.
+        bootstrap.uninstall(connected.database, refuse=lambda tx: refuse_uninstall(tx, drop_kept=False))
     settings.screen.message("dropped the system tables")
     return 0
 
 
-def refuse_uninstall(connected: Connected, *, drop_kept: bool) -> list[Artifact]:
+def refuse_uninstall(tx: Transaction, *, drop_kept: bool) -> list[Artifact]:
     """Raise with the rule that forbids uninstalling now; return the kept tables that are to be dropped as well."""
     from tideshift.ddl import tables
 
-    def read(tx: Transaction) -> tuple[list[int], list[str], list[Artifact]]:
-        alive = [one.node.host for one in seen_nodes(tx) if one.is_alive]
-        return [job.id for job in tables.live_jobs(tx)], alive, tables.live_artifacts(tx)
-
-    live, alive, kept = connected.database.run(read, write=False)
+    live = [job.id for job in tables.live_jobs(tx)]
+    alive = [one.node.host for one in seen_nodes(tx) if one.is_alive]
+    kept = tables.live_artifacts(tx)
     if live:
         ids = ", ".join(map(str, live))
         raise CommandRefused(f"job {ids} is live", hint="Let it end, or cancel it: tideshift cancel ID --wait", job_ids=live)
@@ -166,15 +166,18 @@ def _drop_kept(connected: Connected, screen: Screen, artifact: Artifact) -> None
 
 
 @click.command("demo", short_help="See a change under a busy database, with a kill in the middle and a proof at the end.")
-@click.option("--rows", type=click.IntRange(min=1), default=200_000, show_default=True, metavar="N", help="Rows of the table that is changed.")
+@click.option("--rows", type=click.IntRange(min=ROWS_MIN), default=ROWS_DEFAULT, show_default=True, metavar="N", help="Rows of the table that is changed.")
 @click.option(
-    "--keep", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Make the database in DIR, and leave it there."
+    "--keep", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Make the database in DIR, which is empty or new, and leave it there.",
 )
-def demo_command(rows: int, folder: Path | None) -> int:
+@click.pass_context
+def demo_command(ctx: click.Context, rows: int, folder: Path | None) -> int:
     """See a column's type change under a busy database: writers, readers, a kill in the middle, and a proof at the end.
 
     It makes a database of its own in a temporary folder and needs no --url. Exit code 1 if anything differs.
     """
+    inject_faults(ctx.ensure_object(Settings))
     from tideshift.frontends.demo import run_demo
 
     return run_demo(rows=rows, folder=folder)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tideshift.frontends.demo.classic import ClassicRun
+from tideshift.frontends.demo.processes import DemoFailed
 from tideshift.frontends.demo.proof import Finding
 from tideshift.frontends.demo.screen import Screen, milliseconds
 
@@ -23,11 +24,12 @@ class Ending:
     statements: int
     stall_seconds: float
     read_stall_seconds: float
-    rows_lost_max: int
+    rows_per_chunk: int
+    """On average: what a kill can cost."""
 
 
 def show_ending(screen: Screen, ending: Ending, classic: ClassicRun, findings: Sequence[Finding], *, kept_path: Path | None) -> int:
-    """Show the tables and return the exit code: 1 when anything differs."""
+    """Show the tables and return the exit code; raise `DemoFailed` when anything differs."""
     rows = [(f.what, str(f.differences) if not f.differences else f"DIFFERS {f.differences:,}", f.found) for f in findings]
     screen.table("What was compared", ("", "differences", "found"), rows)
     screen.table(
@@ -40,14 +42,13 @@ def show_ending(screen: Screen, ending: Ending, classic: ClassicRun, findings: S
             ("rows copied", f"{ending.rows_copied:,}", "all, in one transaction"),
             ("rows per second, without a limit", f"{ending.rows_per_second:,.0f}", "-"),
             ("statements of writers meanwhile", f"{ending.statements:,}, none failed", f"{classic.statements:,}"),
-            ("lost by SIGKILL", f"about {ending.rows_lost_max:,} rows of work", "everything"),
+            ("lost by SIGKILL", f"about {ending.rows_per_chunk:,} rows of work", "everything"),
             ("can be paused, slowed, resumed", "yes", "no"),
         ),
     )
     differences = sum(finding.differences for finding in findings)
     if differences:
-        screen.say(f"FAILED: {differences:,} differences. Nothing may differ: please report this.")
-        return 1
+        raise DemoFailed(f"{differences:,} differences. Nothing may differ: please report this.")
     screen.chapter("Proven: 0 differences", "What to try next:")
     database = kept_path or "my.db"
     if kept_path is not None:

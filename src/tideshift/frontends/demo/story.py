@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -34,11 +36,13 @@ ROWS_FOR_FULL_SPEED = 100_000
 def tell(rows: int, *, folder: Path | None, stream: TextIO | None, seconds_max: float | None, pace: Pace) -> int:
     """Run the whole demonstration and return its exit code."""
     screen = open_screen(stream)
+    # Where one stream was given, everything goes there; else what went wrong goes where errors do.
+    complain = partial(print, file=stream or sys.stderr, flush=True)
     if rows < ROWS_MIN:
-        screen.say(f"The demonstration wants at least {ROWS_MIN:,} rows, not {rows:,}.")
+        complain(f"error: the demonstration wants at least {ROWS_MIN:,} rows, not {rows:,}")
         return 2
-    if folder is not None and (folder / "shop.db").exists():
-        screen.say(f"{folder / 'shop.db'} is there already; name another folder.")
+    if folder is not None and folder.exists() and any(folder.iterdir()):
+        complain(f"error: {folder} is not empty; name another folder")
         return 2
     with _interruptible():
         try:
@@ -46,10 +50,10 @@ def tell(rows: int, *, folder: Path | None, stream: TextIO | None, seconds_max: 
                 deadline = time.monotonic() + (seconds_max if seconds_max is not None else 120 + rows / 1_500)
                 return Story(rows, place, processes, screen, pace=pace, deadline=deadline, kept=folder is not None).run()
         except DemoFailed as error:
-            screen.say(f"FAILED: {error}")
+            complain(f"error: the demonstration failed: {error}")
             return 1
         except KeyboardInterrupt:
-            screen.say("Interrupted: every process is stopped" + (", the temporary folder is gone." if folder is None else "."))
+            complain("Interrupted: every process is stopped" + (", the temporary folder is gone." if folder is None else "."))
             return 130
 
 
@@ -169,7 +173,7 @@ class Story:
         self._stop_worker(job)
         return Ending(
             seconds=seconds, rows_copied=job.view["row_count"], rows_per_second=rows_per_second, statements=crowd.writers.count,
-            stall_seconds=crowd.writers.longest_seconds, read_stall_seconds=crowd.reader.longest_seconds, rows_lost_max=self._lost_max,
+            stall_seconds=crowd.writers.longest_seconds, read_stall_seconds=crowd.reader.longest_seconds, rows_per_chunk=self._rows_per_chunk,
         )  # fmt: skip
 
     def _pause_and_resume(self, crowd: Crowd, job: WatchedJob) -> None:
@@ -195,16 +199,27 @@ class Story:
         self._follow(crowd, job, lambda: job.share_copied >= 0.45 or job.phase != COPYING)
         if job.phase != COPYING:
             raise DemoFailed("the copy was over before the worker could be killed in it")
-        self._lost_max = job.rows_per_chunk()
+        self._rows_per_chunk = job.rows_per_chunk()
         job.kill_worker()
         job.look()
         rows, since = job.view["row_count"], time.monotonic()
         self.screen.say(f"The limit is lifted; the worker is killed (SIGKILL) at {rows:,} rows. Another one starts.")
+        if points.AFTER_KILL.on:
+            points.AFTER_KILL.fire(folder=str(self.path.parent))
         job.start_worker(self.url)
-        self._follow(crowd, job, lambda: job.view["row_count"] > rows or job.phase != COPYING)
+        least = rows
+
+        def goes_on() -> bool:
+            nonlocal least
+            least = min(least, job.view["row_count"])
+            return bool(job.view["row_count"] > rows or job.phase != COPYING)
+
+        self._follow(crowd, job, goes_on)
+        if least < rows:
+            raise DemoFailed(f"{rows - least:,} rows that were committed were done again after the kill")
         self.screen.say(
             f"It went on after {time.monotonic() - since:.1f} s from {rows:,} rows. Done again: the chunk in flight,"
-            f" about {self._lost_max:,} rows; nothing that was committed."
+            f" about {self._rows_per_chunk:,} rows; nothing that was committed."
         )
 
     def _stop_worker(self, job: WatchedJob) -> None:
