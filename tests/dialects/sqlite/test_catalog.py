@@ -8,7 +8,6 @@ import pytest
 
 from tests.dialects.sqlite.reshaping import changing
 from tideshift.ddl.change import TableName
-from tideshift.ddl.statement import parse_statement
 from tideshift.dialects.sqlite.driver import library_warnings
 from tideshift.errors import NotFound
 

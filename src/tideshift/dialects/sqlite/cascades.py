@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tideshift.ddl.tokens import same_name
 from tideshift.dialects.sqlite.driver import quote
-from tideshift.dialects.sqlite.layout import ROW_ALIAS
 from tideshift.dialects.sqlite.foreign_keys import Reference, foreign_keys, is_enforced
+from tideshift.dialects.sqlite.layout import ROW_ALIAS
 from tideshift.store.database import Transaction
 
 __all__ = ["cascade_reasons", "cascading", "parent_conditions"]

@@ -38,7 +38,7 @@ from tideshift.dialects.sqlite.rehearsal import rehearsal, schema_rows, what_bre
 from tideshift.dialects.sqlite.reshape import Reshape, lay_out, refused, try_shapes
 from tideshift.dialects.sqlite.scratch import TextRefused, schema_can_be_written
 from tideshift.dialects.sqlite.table_edits import EditRefused, edited
-from tideshift.errors import NotFound, PlanRefused
+from tideshift.errors import NotFound
 from tideshift.store.database import Transaction
 
 __all__ = ["Designer"]

@@ -7,7 +7,6 @@ user's cannot smuggle in more than it says.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tideshift.ddl.change import (
     Action,

@@ -7,7 +7,15 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from tideshift.frontends.cli.opening import SystemTables, opened
-from tideshift.frontends.cli.options import Settings, database_options, json_option, statement_options, statement_text, strategy_of, strategy_options
+from tideshift.frontends.cli.options import (
+    Settings,
+    database_options,
+    json_option,
+    statement_options,
+    statement_text,
+    strategy_of,
+    strategy_options,
+)
 from tideshift.frontends.cli.output import count_text, duration_text, print_json, printable
 
 if TYPE_CHECKING:
