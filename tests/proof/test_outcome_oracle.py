@@ -22,7 +22,7 @@ from tideshift.failpoint.pytest_plugin import Failpoints
 SEEDS = int(os.environ.get("TIDESHIFT_PROOF_SEEDS", "1"))
 CASES = [(shape, mode) for n, shape in enumerate(SHAPES) for m, mode in enumerate(("wal", "delete")) if SEEDS > 1 or n % 2 == m]
 """The suite runs each shape in one journal mode, by turns; more seeds run both."""
-HOT_KEYS_MIN = 20
+HOT_KEYS_MIN = 150
 
 
 @pytest.mark.stdlib_sqlite
