@@ -7,6 +7,7 @@ with the process that started it: on stop(), at exit, and, where the kernel offe
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import pwd
 import shutil
@@ -26,6 +27,7 @@ STOP_SECONDS_MAX = 20
 FOLDER_PREFIX = "tideshift-pg-"
 MEMORY_FOLDER = Path("/dev/shm")
 MEMORY_BYTES_MIN = 2 << 30
+PARENT_DEATH_SIGNAL = 1
 
 # Run by a Python that is still root: give up root, ask to be ended with the parent, become the server.
 BECOME_SERVER = """
@@ -226,6 +228,14 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel, where it offers that, to end this process with the one that started it, even if that is killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)  # it was gone before it could be asked
 
 
 def unprivileged_user() -> tuple[int, int]:

@@ -11,6 +11,7 @@ from tests.cli.programs import PROGRAM, environment, run
 from tideshift import __version__
 from tideshift.config import PARAMETERS
 from tideshift.frontends.cli.app import COMMANDS, application
+from tideshift.frontends.demo import ROWS_DEFAULT
 
 PROBE = """
 import json, sys
@@ -44,6 +45,12 @@ def test_completion_brings_nothing_beyond_click():
     assert brought_by(variables=complete) <= {"tideshift", "click"}
     assert "alter" in run(variables=complete).out
     assert "--detach" in run(variables={**complete, "COMP_WORDS": "tideshift alter --de", "COMP_CWORD": "2"}).out
+
+
+def test_the_demonstration_says_how_many_rows_it_makes():
+    """Its help names the number that the demonstration takes by itself."""
+    assert run("demo", "--help").out.count("200000") == 1
+    assert ROWS_DEFAULT == 200_000
 
 
 def test_version():

@@ -62,18 +62,24 @@ def fail(scenario: Scenario, twin: Ending, undone: Ending, fault: Fault, ordinal
         try:
             live(path, scenario, told, (one,))
         except AssertionError as error:
-            return Verdict(scenario, (one,), 1, (str(error), *told.logged, *told.escaped))
+            return Verdict(scenario, (one,), told.struck, (str(error), *told.logged, *told.escaped))
         ending = read_ending(path, told.acknowledged)
     surprising = [line for line in (*told.logged, *told.escaped) if not is_expected(line, INJECTED)]
     rolled_back = ending.job["state"] in ("rollback done", "cancelled")
     if not rolled_back or not (fault.may_fail or scenario.ends == "synced"):
-        return Verdict(scenario, (one,), 1, (*surprising, *ending.differences(twin)))
+        return Verdict(scenario, (one,), told.struck, (*surprising, *ending.differences(twin)))
     complaints = [*surprising, *ending.problems, *ending.user.differences(undone.user)]
     if not fault.may_fail:
         complaints.append(f"a passing error ended the job: {ending.job}")
     if ending.job["error"] is None:
         complaints.append("rolled back without an error on the row")
-    return Verdict(scenario, (one,), 1, tuple(complaints))
+    return Verdict(scenario, (one,), told.struck, tuple(complaints))
+
+
+def known_fault(one: Strike) -> Fault:
+    """Return the kind of failure that a strike is, or an exception at any other place, which may end the job."""
+    known = {(fault.point, fault.action): fault for fault in FAULTS.values()}
+    return known.get((one.point, one.action)) or Fault(MARK, one.point, one.action, may_fail=True)
 
 
 def passes(trace: list[tuple[str, int]], fault: Fault) -> int:

@@ -9,8 +9,9 @@ from typing import Any
 from tests.crash import writers
 from tests.crash.application import MODULE
 from tests.crash.outcome import read_ending
-from tests.crash.processes import Worker, reader, standing, until
+from tests.crash.processes import Worker, reader, standing
 from tests.crash.worker import PLACES
+from tests.waiting import until
 from tideshift.config import FAST
 from tideshift.connect import connect
 from tideshift.frontends.cli.doctor import diagnose
@@ -41,8 +42,9 @@ def frozen_run(folder: Path, place: str, passes: int) -> None:
                 write_meanwhile(path)
                 seen = _is_over if place == IS_OWNER else _taken_over
                 until(lambda: seen(look, job_id), lambda: f"the frozen worker's work taken over: {standing(look)}; {second.log[-1500:]}")
+                seen_before = len(first.log)
                 first.thaw()
-                _see_late_writes_fenced(first)
+                _see_late_writes_fenced(first, seen_before)
             until(lambda: _is_over(look, job_id), lambda: f"job {job_id} over: {standing(look)}; {first.log[-1500:]} and {second.log[-1500:]}")
             second.stop()
         first.stop()
@@ -112,10 +114,10 @@ def _is_over(look: Any, job_id: int) -> bool:
     return ended is not None and left == 0
 
 
-def _see_late_writes_fenced(first: Worker) -> None:
-    """The thawed worker found out that the work is not its own any more, and said so."""
+def _see_late_writes_fenced(first: Worker, seen_before: int) -> None:
+    """The thawed worker found out that the work is not its own any more, and said so behind what it had said before."""
     words = ("is no longer ours", "was taken from us", "has moved on", "the lease went to somebody else")
-    until(lambda: any(word in first.log for word in words), lambda: f"a worker that noticed its loss: {first.log[-2000:]}")
+    until(lambda: any(word in first.log[seen_before:] for word in words), lambda: f"a worker that noticed its loss: {first.log[-2000:]}")
 
 
 def _see_everything_right(path: Path) -> None:

@@ -6,28 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 from tests.crash.application import MODULE
+from tests.waiting import WAIT_SECONDS_MAX, until
 
 ROOT = Path(__file__).parents[2]
-WAIT_SECONDS_MAX = 40.0
-_NEVER = threading.Event()
-
-
-def until(condition: Callable[[], Any], what: str | Callable[[], str], *, seconds: float = WAIT_SECONDS_MAX) -> Any:
-    """Ask again and again until the answer is true, or fail saying what did not happen and how things then stand."""
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s: not yet {what if isinstance(what, str) else what()}"
-        _NEVER.wait(0.02)
 
 
 class Worker:

@@ -139,6 +139,8 @@ class Told:
     refused: list[Answer] = field(default_factory=list)
     escaped: list[str] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
+    struck: int = 0
+    """How many of the armed strikes were reached."""
 
 
 class NotSettled(AssertionError):
@@ -201,11 +203,12 @@ class Life:
             self.told.escaped.append(f"{getattr(act, '__name__', act)}: {type(error).__name__}: {error}")
 
     def _boot(self) -> None:
-        """Make the system tables and register, once each; both are tried again after a failure."""
+        """Make the system tables, again after a failure, and register once: the heartbeat finds out what became of it."""
         if not self.bootstrapped:
             self.connected.bootstrap()
             self.bootstrapped = True
         if not self.registered:
+            # Before it is done: with its answer lost it may have happened, and a second one would be refused.
             self.registered = True
             self.node.register(__version__)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import tempfile
@@ -15,11 +16,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from tests.crash.outcome import Ending, read_ending
-from tests.crash.stepper import Life, Scenario, Told
+from tests.crash.scenarios import SCENARIOS
+from tests.crash.stepper import Command, Life, Scenario, Told
 from tests.servers import fast_folder
 from tideshift import failpoint
 
@@ -64,7 +67,7 @@ class Verdict:
 
     def __str__(self) -> str:
         """One line that replays it, then what is wrong."""
-        replay = f"python -m tests.reliability replay {self.scenario.name} {self.scenario.seed} {' '.join(map(str, self.strikes))}"
+        replay = f"python -m tests.reliability replay {self.scenario.name} {self.scenario.seed} {shlex.join(map(str, self.strikes))}"
         return "\n    ".join([f"FAILED, replay with: {replay}", *self.differences[:12]])
 
 
@@ -79,28 +82,30 @@ def scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def armed(strikes: Sequence[Strike], pulse: Callable[..., None]) -> Iterator[list[failpoint.Enabled]]:
-    """Enable the strikes, and the writer's pulse, which shares a point with some of them."""
+def armed(strikes: Sequence[Strike], pulse: Callable[..., None]) -> Iterator[dict[str, failpoint.Enabled]]:
+    """Enable the strikes, and the writer's pulse, which shares a point with some of them; give what is enabled by its point."""
     by_point = {PULSE: ["call"]}
     for strike in strikes:
         by_point.setdefault(strike.point, []).insert(0, strike.terms)
     with ExitStack() as stack:
-        enabled = [
-            stack.enter_context(failpoint.enable(point, "->".join(terms), call=pulse if point == PULSE else None))
+        yield {
+            point: stack.enter_context(failpoint.enable(point, "->".join(terms), call=pulse if point == PULSE else None))
             for point, terms in by_point.items()
-        ]
-        yield enabled
+        }
 
 
 def live(path: Path, scenario: Scenario, told: Told, strikes: Sequence[Strike] = (), *, fd: int | None = None) -> None:
-    """Live one life with strikes armed, telling acknowledgements through a pipe where there is one."""
+    """Live one life with strikes armed, telling acknowledgements through a pipe where there is one; `told` counts what struck."""
 
     def acknowledge(what: str) -> None:
         if fd is not None:
             os.write(fd, f"{what}\n".encode())
 
-    with closing(Life(path, scenario, told=told, acknowledge=acknowledge)) as life, armed(strikes, life.writer.pulse):
-        life.run()
+    with closing(Life(path, scenario, told=told, acknowledge=acknowledge)) as life, armed(strikes, life.writer.pulse) as enabled:
+        try:
+            life.run()
+        finally:
+            told.struck = sum(enabled[one.point].hits >= one.ordinal for one in strikes)
 
 
 def golden(scenario: Scenario) -> tuple[Ending, list[failpoint.TracedHit]]:
@@ -116,6 +121,24 @@ def golden(scenario: Scenario) -> tuple[Ending, list[failpoint.TracedHit]]:
         assert not problems, f"{scenario.name}: the undisturbed run has problems: {problems}"
         assert ending.job["state"] == scenario.ends, f"{scenario.name} ended as {ending.job}"
         return ending, hits
+
+
+@cache
+def undisturbed(name: str) -> tuple[Ending, tuple[failpoint.TracedHit, ...]]:
+    """Run a scenario once per process without any fault."""
+    ending, hits = golden(SCENARIOS[name])
+    return ending, tuple(hits)
+
+
+@cache
+def undone(name: str) -> Ending:
+    """Run it once with a cancel in the middle: how a job that was rolled back leaves the database."""
+    return golden(cancelled_in_the_middle(SCENARIOS[name]))[0]
+
+
+def cancelled_in_the_middle(scenario: Scenario) -> Scenario:
+    """Return the scenario with nothing asked but a cancel while it copies."""
+    return replace(scenario, script=(Command(verb="cancel", at="copy"),), ends="rollback done")
 
 
 def strike(scenario: Scenario, twin: Ending, strikes: Sequence[Strike]) -> Verdict:
@@ -167,7 +190,8 @@ def in_child(work: Callable[[int], None]) -> tuple[int, list[str], str]:
 def distinct(hits: Sequence[failpoint.TracedHit]) -> list[tuple[str, int]]:
     """Return the first pass of each point between each two write commits.
 
-    A killed process leaves what was committed last: passes of one point between the same two commits are one crash.
+    A killed process leaves what was committed last. Between the same two commits of the engine, passes of one point differ by
+    the application's writes alone, which never wait for the engine; so the first of them stands for all.
     """
     seen: set[tuple[int, str]] = set()
     kept: list[tuple[str, int]] = []

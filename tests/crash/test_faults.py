@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
+import shlex
 
 import pytest
 
-from tests.crash.faults import FAULTS, MARK, Fault, fail, passes, sampled
-from tests.crash.outcome import Ending
+from tests.crash.faults import FAULTS, MARK, Fault, fail, known_fault, passes, sampled
 from tests.crash.scenarios import PLAIN, SCENARIOS
-from tests.crash.stepper import Command
-from tests.crash.strikes import distinct, golden
+from tests.crash.strikes import Strike, Verdict, distinct, undisturbed, undone
 from tideshift import failpoint
 
 FAILURES = 3
 """Places per kind of failure and scenario; `python -m tests.reliability faults` takes every one."""
-
-
-@cache
-def undisturbed(name: str) -> tuple[Ending, tuple[failpoint.TracedHit, ...]]:
-    """Run a scenario once per process without any fault."""
-    ending, hits = golden(SCENARIOS[name])
-    return ending, tuple(hits)
-
-
-@cache
-def undone(name: str) -> Ending:
-    """Run it once with a cancel in the middle: how a job that was rolled back leaves the database."""
-    return golden(replace(SCENARIOS[name], script=(Command(verb="cancel", at="copy"),), ends="rollback done"))[0]
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
@@ -43,6 +27,17 @@ def test_nth_fails(name, fault, seed):
 
     assert len(verdicts) >= FAILURES
     assert not [str(verdict) for verdict in verdicts if verdict.differences]
+    assert [verdict.struck for verdict in verdicts] == [1] * len(verdicts)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
+def test_printed_line_replays_the_same_fault(fault):
+    """What a failure prints can be pasted into a shell, and is judged there as it was here."""
+    printed = str(Verdict(PLAIN, (fault.at(3),), 1, ("something differs",))).splitlines()[0]
+
+    *_, scenario, _, strike = shlex.split(printed)
+
+    assert (scenario, known_fault(Strike.parse(strike))) == (PLAIN.name, fault)
 
 
 def test_no_fault_fires_behind_the_last_statement():
@@ -54,6 +49,7 @@ def test_no_fault_fires_behind_the_last_statement():
     verdict = fail(PLAIN, twin, undone("plain"), fault, count + 1)
 
     assert verdict.differences == ()
+    assert verdict.struck == 0
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -71,3 +67,4 @@ def test_exception_at_each_point(part, seed):
     ]
 
     assert not [str(verdict) for verdict in verdicts if verdict.differences]
+    assert [verdict.struck for verdict in verdicts] == [1] * len(places)

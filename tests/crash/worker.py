@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 
+from tests.servers import end_with_parent
 from tideshift import failpoint
 from tideshift.config import FAST
 from tideshift.connect import connect
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("path")
     parser.add_argument("--freeze", nargs=2, metavar=("PLACE", "N"))
     options = parser.parse_args()
+    end_with_parent()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(threadName)s %(name)s %(message)s")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tests.crash.application import MODULE
+from tests.servers import end_with_parent
 
 KEYS = 4_000
 PAUSE_SECONDS = 0.002
@@ -81,6 +82,7 @@ def main() -> None:
     for name in ("path", "number", "of", "seed", "log"):
         parser.add_argument(name, type=Path if name in ("path", "log") else int)
     options = parser.parse_args()
+    end_with_parent()
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     writer = LoggedWriter(options.path, options.number, options.of, options.seed)

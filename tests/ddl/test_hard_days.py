@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
+from tests.ddl.engine import ROWS
+from tests.proof.play import second_write_transaction
 from tests.servers import sqlite_module
 from tideshift.ddl import points
 from tideshift.ddl.machine import JobState as J
@@ -35,26 +37,42 @@ def test_a_bulk_update_before_the_swap_is_not_applied_under_the_lock(engine, fai
     """The look under the lock finds a long log, so this attempt is given up, the log is drained outside, and then it is swapped."""
     job = engine.submit()
     bulk = [f"UPDATE t SET d = d || '{n}'" for n in range(CUTOVER_ROWS // 40 + 1)] + ["UPDATE t SET d = 'row ' || id"]
-    looked = failpoints.enable(points.BEFORE_CUTOVER, "off")
     swapping = failpoints.enable(points.IN_CUTOVER, "off")
     struck = []
 
-    def strike_once(**context):
-        # The second writing transaction of an attempt is the one that swaps; the first drains.
-        if not struck and context.get("write") and looked.hits == 1:
-            begun.append(True)
-            if len(begun) == 2:
-                struck.append(True)
-                write(engine, *bulk)
+    def strike():
+        struck.append(True)
+        write(engine, *bulk)
 
-    begun = []
+    def prepare(**_):
+        failpoints.enable(store_points.BEFORE_BEGIN, call=second_write_transaction(strike))
 
-    failpoints.enable(store_points.BEFORE_BEGIN, "call", call=strike_once)
+    looked = failpoints.enable(points.BEFORE_CUTOVER, "1*call", call=prepare)
     engine.run_to(job.id)
 
     assert struck
     assert (looked.hits, swapping.hits) == (2, 1)
     engine.assert_changed(job.id)
+
+
+def test_the_old_rows_are_kept_for_their_time_and_no_longer(engine):
+    """They are there until the time that was asked for is over, and then they are dropped."""
+    job = engine.submit(keep_old_seconds=60)
+    clock = engine.cluster.clock
+    engine.cluster.run_until(lambda: engine.job(job.id).state is J.SYNCED)
+    kept_since = clock.monotonic()
+
+    engine.cluster.run_until(lambda: clock.monotonic() > kept_since + 55)
+    kept = engine.user_sql(f"SELECT count(*), max(typeof(c)) FROM {old_rows(engine)}")
+    engine.cluster.run_until(lambda: clock.monotonic() > kept_since + 65)
+
+    assert kept == [(ROWS, "integer")]
+    engine.assert_changed(job.id)
+
+
+def old_rows(engine):
+    """The table that holds the rows as they were before the swap."""
+    return next(name for kind, name, _ in engine.left_behind() if kind == "table" and name.endswith("_shadow"))
 
 
 def test_a_full_disk_holds_the_job_until_a_person_says_go_on(engine, failpoints):

@@ -86,11 +86,24 @@ def test_while_the_workers_transaction_is_open(engine, failpoints, event, comman
     job = engine.submit()
     answers = []
     client = threading.Thread(target=lambda: answers.append(COMMANDS[command](engine.ddl, job.id)))
-    failpoints.enable(points.BEFORE_JOB_MOVE, "1*call", call=lambda **_: client.start(), where={"event": event})
+    asking = threading.Event()
+
+    def note_the_client(**_):
+        if threading.current_thread() is client:
+            asking.set()
+
+    def ask(**_):
+        """Go on with the move only when the client stands before a transaction of its own."""
+        client.start()
+        assert asking.wait(JOIN_SECONDS)
+
+    failpoints.enable(store_points.BEFORE_BEGIN, call=note_the_client)
+    failpoints.enable(points.BEFORE_JOB_MOVE, "1*call", call=ask, where={"event": event})
 
     engine.cluster.run_until(lambda: client.ident is not None)
     client.join(JOIN_SECONDS)
 
+    assert asking.is_set()
     (answer,) = answers
     assert answer.verdict is (R if event in ("finish", "sync") else A)
     finish(engine, job, command, answer)

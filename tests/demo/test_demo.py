@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,9 @@ pytestmark = pytest.mark.timeout(300)
 
 ROWS = 2_000
 SECONDS_MAX = 240.0
+SPEED_CHANGED = re.compile(rf"Resumed with max_write_speed={ROWS // 40}rows: measured [\d,]+ rows/s")
+BOTH_STALLS = re.compile(r"longest stall of a writer\W+[\d,.]+ m?s\W+[\d,.]+ m?s")
+ROWS_PER_SECOND = re.compile(r"rows per second, without a limit\W+[1-9]")
 
 
 @pytest.fixture
@@ -38,6 +42,8 @@ def test_small_run_proves_everything_and_leaves_nothing(temporary_folder):
     assert code == 0, shown.getvalue()
     for part in ("Paused for", "killed (SIGKILL)", "It went on after", "Proven: 0 differences", "none failed"):
         assert part in shown.getvalue()
+    for figures in (SPEED_CHANGED, BOTH_STALLS, ROWS_PER_SECOND):
+        assert figures.search(shown.getvalue()), f"{figures.pattern} is not in {shown.getvalue()}"
     assert not list(temporary_folder.iterdir())
 
 

@@ -10,6 +10,7 @@ from random import Random
 
 from tests.proof.beside import beside
 from tests.proof.engine import repairs
+from tests.proof.oracle import windows_missed
 from tests.proof.random_schema import KEY_KINDS, random_scenario
 from tests.proof.shapes import SHAPES
 from tests.proof.twin import compare
@@ -24,7 +25,7 @@ ORACLE_SEEDS = 40
 
 def twin_keys(seed: int, stride: int) -> Iterator[str]:
     """Yield a kind of key and a number per random database."""
-    yield from (f"{KEY_KINDS[n % len(KEY_KINDS)]}/{seed * TWINS + n}" for n in range(0, TWINS, stride))
+    yield from (f"{KEY_KINDS[index % len(KEY_KINDS)]}/{seed * TWINS + n}" for index, n in enumerate(range(0, TWINS, stride)))
 
 
 def run_twin(key: str) -> tuple[str, ...]:
@@ -57,4 +58,5 @@ def run_oracle(key: str) -> tuple[str, ...]:
         finally:
             failpoints.undo()
     wrong = [] if str(job.state) == "synced" else [f"the job ended {job.state}: {job.error}"]
+    wrong += [f"no statement changed a row in the window {window!r}" for window in windows_missed(oracle, job, wal=mode == "wal")]
     return (*oracle.faults, *wrong, *([f"verification repaired {found} rows"] if found else []))

@@ -56,8 +56,6 @@ class Engine:
     def __init__(self, path: Path, *, later_seconds: float = 0, parts: int = PARTS, strategy: str | None = "shadow_table") -> None:
         self.path = path
         self.strategy = strategy
-        self._parts = reorg_task.PARTS
-        reorg_task.PARTS = parts
         self.clock = SteppedClock()
         self.clock.advance(later_seconds)
         self.connected: Connected = connect(os.fspath(path), clock=self.clock, profile=PROFILE, actor="proof")
@@ -67,6 +65,9 @@ class Engine:
         self.node.register("proof")
         self.turns = 0
         self.delays: list[errors.Retryable] = []
+        # Last, so that it is never changed by an engine that could not be made.
+        self._parts = reorg_task.PARTS
+        reorg_task.PARTS = parts
 
     def close(self) -> None:
         """Close every connection."""

@@ -17,7 +17,7 @@ from tideshift.dialects import points
 from tideshift.dialects.sqlite import capture, catch_up, copy, cutover, fingerprint, rows, shadow, texts, trial
 from tideshift.dialects.sqlite.create_table import ClauseKind
 from tideshift.dialects.sqlite.driver import quote
-from tideshift.dialects.sqlite.layout import Layout
+from tideshift.dialects.sqlite.layout import ROW_ALIAS, Layout
 from tideshift.dialects.sqlite.names import Names
 from tideshift.dxf import tables as dxf_tables
 from tideshift.dxf.executor import Executor
@@ -39,12 +39,13 @@ def forget_texts() -> None:
     texts._trial.cache_clear()
 
 
-def _with_triggers(patch: pytest.MonkeyPatch, change: Callable[[str, str], str]) -> None:
-    """Change the text of each capture trigger."""
+def _with_triggers(patch: pytest.MonkeyPatch, change: Callable[[str, str], str | None]) -> None:
+    """Change the text of each capture trigger, or leave it out."""
     real = capture.trigger_texts
 
     def changed(layout: Layout, names: Names) -> dict[str, str]:
-        return {name: change(name, text) for name, text in real(layout, names).items()}
+        texts_now = {name: change(name, text) for name, text in real(layout, names).items()}
+        return {name: text for name, text in texts_now.items() if text is not None}
 
     for module in (capture, fingerprint, trial):
         patch.setattr(module, "trigger_texts", changed)
@@ -60,8 +61,17 @@ def only_new_key(patch: pytest.MonkeyPatch) -> None:
 
 
 def displaced_not_logged(patch: pytest.MonkeyPatch) -> None:
-    """Nothing looks for the rows that a statement displaces: neither before it nor afterwards in the shadow."""
-    patch.setattr(capture, "_logging", lambda *_: "")
+    """Nothing looks in the shadow, after a statement, for the rows that it displaced."""
+
+    def change(name: str, text: str) -> str:
+        return "".join(f"{part};" for part in text.split(";")[:-1] if f" AS {ROW_ALIAS} " not in part) + " END" if "_after_" in name else text
+
+    _with_triggers(patch, change)
+
+
+def no_before_triggers(patch: pytest.MonkeyPatch) -> None:
+    """Nothing looks in the source, before a statement, for the rows that it is about to displace."""
+    _with_triggers(patch, lambda name, text: None if "_before_" in name else text)
 
 
 def consumed_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -194,6 +204,7 @@ MUTANTS: dict[str, tuple[Patch, str, str]] = {
     "only the new key logged": (only_new_key, "a key is moved", "the rows of t differ"),
     "no look-up of displaced rows": (displaced_not_logged, "a row is displaced", "UNIQUE constraint failed"),
     "no look-up of displaced rows, default for NULL": (displaced_not_logged, "a default displaces a row", "UNIQUE constraint failed"),
+    "no BEFORE triggers": (no_before_triggers, "a row is displaced by a key under USING", "UNIQUE constraint failed"),
     "log consumed before the apply commits": (consumed_too_early, "the process dies after a consumption", "the rows of t differ"),
     "attempt not checked": (attempt_not_checked, "a frozen attempt wakes up in a paused job", "a paused job copied on"),
     "attempt checked first": (attempt_checked_first, "a frozen attempt wakes up in a paused job", "a paused job copied on"),

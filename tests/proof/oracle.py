@@ -14,12 +14,24 @@ from tests.proof.engine import Engine, application, library
 from tests.proof.reload import holds
 from tests.proof.shapes import Shape, rebuild
 from tests.proof.stream import Statement, Stream
+from tideshift.ddl.job import Job
 from tideshift.ddl.points import AFTER_COMPARE, BEFORE_CUTOVER, BEFORE_INSPECT, IN_CUTOVER
 from tideshift.failpoint.pytest_plugin import Failpoints
 from tideshift.store.points import AFTER_BEGIN, BEFORE_BEGIN, BEFORE_STATEMENT
 
-__all__ = ["Oracle", "Outcome", "answer"]
+__all__ = ["Oracle", "Outcome", "answer", "windows_missed"]
 
+WINDOWS = (
+    "before the job", "queueing", "capture", "copy: chunks done and to come", "paused", "catch up", "verify",
+    "verify: compared, not recorded", "cut over: not drained", "cut over: drained, not swapped", "swapped, not inspected", "synced",
+    "after the job",
+)  # fmt: skip
+SNAPSHOT_WINDOWS = ("verify: inside the snapshot",)
+"""In WAL mode only."""
+TRIAL_WINDOWS = ("check rows",)
+"""In jobs only that try their rows first."""
+
+COPY_TURNS_BEFORE_PAUSE_MAX = 20
 PAUSED_TURNS = 15
 SPAN_CALLS_MAX = 2
 """For how many of our own attempts an application may keep its transaction open."""
@@ -82,10 +94,15 @@ class Oracle:
     def drive(self) -> None:
         """Step the engine to the job's end with statements in between, and some more after it."""
         ended = False
-        pause_at = self.random.randint(5, 60)
+        copy_turns, pause_at = 0, self.random.randint(1, COPY_TURNS_BEFORE_PAUSE_MAX)
+        resume_turn = None
         for turn in range(3_000):
-            if turn in (pause_at, pause_at + PAUSED_TURNS):
-                self._ask(self.engine.connected.ddl.pause if turn == pause_at else self.engine.connected.ddl.resume)
+            copy_turns += self.stage == "copy"
+            if copy_turns == pause_at and resume_turn is None:
+                self._ask(self.engine.connected.ddl.pause)
+                resume_turn = turn + PAUSED_TURNS
+            elif turn == resume_turn:
+                self._ask(self.engine.connected.ddl.resume)
             if not self.stream.in_transaction:
                 ended = self._look()
             if ended:
@@ -223,6 +240,13 @@ class Oracle:
         if live is not None and live[0] in ("done", "synced"):
             rebuild(self.paths[1], self.shape)
             self.rebuilt = True
+
+
+def windows_missed(oracle: Oracle, job: Job, *, wal: bool) -> list[str]:
+    """Name the windows that such a job opens and in which no statement of the stream changed a row."""
+    tried = any(stage.name == "check rows" for stage in job.current_plan.stages)
+    wanted = WINDOWS + (SNAPSHOT_WINDOWS if wal else ()) + (TRIAL_WINDOWS if tried else ())
+    return [window for window in wanted if not oracle.windows[window]]
 
 
 def answer(connection: Any, statement: Statement) -> Outcome:

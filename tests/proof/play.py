@@ -18,12 +18,25 @@ from tests.proof.reload import holds
 from tests.proof.shapes import SHAPES, Shape, make, rebuild
 from tideshift.ddl.machine import JobState
 
-__all__ = ["Play", "playing", "small"]
+__all__ = ["Play", "playing", "second_write_transaction", "small"]
 
 
 def small(name: str, **changes: Any) -> Shape:
     """Return a shape with few rows."""
     return replace(next(shape for shape in SHAPES if shape.name == name), **{"rows": 60, **changes})
+
+
+def second_write_transaction(act: Callable[..., None]) -> Callable[..., None]:
+    """Return what acts where a cut-over begins its second writing transaction: the first one drains, the second one swaps."""
+    seen: list[bool] = []
+
+    def begin(*, write: bool) -> None:
+        seen.extend([True] * write)
+        if len(seen) == 2:
+            seen.append(True)
+            act()
+
+    return begin
 
 
 class Play:

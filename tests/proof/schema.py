@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Change", "Column", "Insertion", "Scenario", "Table", "Value", "quoted"]
+__all__ = ["Change", "Column", "Insertion", "Scenario", "Table", "Value", "affinity", "quoted"]
 
 Value = tuple[str, object]
 """A storage class and a Python value; text is kept as its bytes in the database's encoding."""
@@ -16,6 +16,15 @@ Value = tuple[str, object]
 def quoted(name: str) -> str:
     """Quote one identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def affinity(type_text: str, *, strict: bool) -> str:
+    """Return what a declared type does to values, by the five rules of the library's documentation, the first that holds."""
+    declared = type_text.upper()
+    rules = (("INTEGER", ("INT",)), ("TEXT", ("CHAR", "CLOB", "TEXT")), ("BLOB", ("BLOB",)), ("REAL", ("REAL", "FLOA", "DOUB")))
+    if declared == "" or (strict and declared == "ANY"):
+        return "BLOB"
+    return next((name for name, parts in rules if any(part in declared for part in parts)), "NUMERIC")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.proof.engine import application
 from tests.proof.mutants import MUTANTS, forget_texts
-from tests.proof.play import Play, playing, small
+from tests.proof.play import Play, playing, second_write_transaction, small
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.points import BEFORE_CUTOVER, IN_CUTOVER
 from tideshift.dialects.points import APPLY_CONSUME
@@ -39,6 +39,14 @@ def row_displaced(folder: Path) -> list[str]:
         play.reach("cut over")
         play.both("INSERT OR REPLACE INTO t (k, u, n) VALUES (6000, 'u20', 'n6000')")
         play.both("UPDATE OR REPLACE t SET v = 30 WHERE k = 31")
+        return play.end()
+
+
+def displaced_under_using(folder: Path) -> list[str]:
+    with playing(folder, small("unique by USING")) as play:
+        play.reach("cut over")
+        play.both("INSERT OR REPLACE INTO t (k, u, n, amount) VALUES (6000, 'u6000', 'n6000', 30)")
+        play.both("UPDATE OR REPLACE t SET amount = 33 WHERE k = 13")
         return play.end()
 
 
@@ -179,23 +187,10 @@ def write_before_swap(folder: Path) -> list[str]:
                 play.both("DELETE FROM t WHERE k = 12")
 
         play.reach("cut over")
-        with enable(BEFORE_CUTOVER, call=lambda **_: enable(BEFORE_BEGIN, call=_second_write_transaction(write))):
+        with enable(BEFORE_CUTOVER, call=lambda **_: enable(BEFORE_BEGIN, call=second_write_transaction(write))):
             _to_swap(play)
         disable(BEFORE_BEGIN)
         return play.end()
-
-
-def _second_write_transaction(act: Callable[..., None]) -> Callable[..., None]:
-    """The first writing transaction of a cut-over drains, the second one swaps."""
-    seen: list[bool] = []
-
-    def begin(*, write: bool) -> None:
-        seen.extend([True] * write)
-        if len(seen) == 2:
-            seen.append(True)
-            act()
-
-    return begin
 
 
 def _to_swap(play: Play) -> None:
@@ -216,7 +211,7 @@ def cancelled_before_swap(folder: Path) -> list[str]:
             verdicts.append(str(play.engine.connected.ddl.cancel(play.job_id)[0].verdict))
 
         play.reach("cut over")
-        with enable(BEFORE_CUTOVER, call=lambda **_: enable(BEFORE_BEGIN, call=_second_write_transaction(cancel))):
+        with enable(BEFORE_CUTOVER, call=lambda **_: enable(BEFORE_BEGIN, call=second_write_transaction(cancel))):
             _to_swap(play)
         assert verdicts == ["applied"]
         return play.end(state=JobState.ROLLBACK_DONE, code="cancelled")
@@ -226,6 +221,7 @@ SCENES: dict[str, Scene] = {
     "a key is moved": key_moved,
     "a row is displaced": row_displaced,
     "a default displaces a row": default_displaces,
+    "a row is displaced by a key under USING": displaced_under_using,
     "the process dies after a consumption": dies_after_consumption,
     "a frozen attempt wakes up in a paused job": frozen_attempt,
     "two values become one": two_values_become_one,

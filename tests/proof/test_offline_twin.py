@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -28,15 +29,22 @@ BY_NAME = os.environ.get("TIDESHIFT_PROOF_EXAMPLES") is None
 
 @pytest.mark.stdlib_sqlite
 @pytest.mark.parametrize("key_kind", KEY_KINDS)
-@settings(
-    max_examples=EXAMPLES, derandomize=BY_NAME, deadline=None, database=None, print_blob=True,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate, *SHRINK],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
-)  # fmt: skip
-@given(random=st.randoms(use_true_random=False))
 @pytest.mark.timeout(3600 if not BY_NAME else 600)
-def test_a_change_equals_the_same_change_made_by_a_reload(key_kind: str, random: Random) -> None:
+def test_a_change_equals_the_same_change_made_by_a_reload(key_kind: str) -> None:
     """Catalogue, rows, rowids, counters and references are equal; what the reload refuses is refused and leaves all as it was."""
-    scenario = random_scenario(random, key_kind)
-    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
-        compare(Path(folder), scenario, note)
+    outcomes: Counter[str] = Counter()
+
+    @settings(
+        max_examples=EXAMPLES, derandomize=BY_NAME, deadline=None, database=None, print_blob=True,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate, *SHRINK],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    )  # fmt: skip
+    @given(random=st.randoms(use_true_random=False))
+    def change_one(random: Random) -> None:
+        scenario = random_scenario(random, key_kind)
+        with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
+            outcomes[compare(Path(folder), scenario, note)] += 1
+
+    change_one()
+
+    assert outcomes["changed"] >= outcomes.total() / 3, f"too few of the changes were carried out to prove anything: {outcomes}"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.proof.engine import application
 from tests.proof.writer import COLUMNS, read_log
-from tideshift.clock import SystemClock
+from tests.waiting import until
 from tideshift.config import FAST
 from tideshift.connect import Connected, connect
 from tideshift.ddl.job import Job
@@ -25,6 +25,9 @@ from tideshift.ddl.machine import JOB, SchemaState
 WRITERS = 4
 ROWS = int(os.environ.get("TIDESHIFT_PROOF_ROWS", "20000"))
 SECONDS_MAX = 60.0
+STATEMENTS_MIN = 20
+"""How much each writer must have done while the job was under way, for a job beside it to mean anything."""
+PROJECT = Path(__file__).parents[2]
 TABLE = (
     "CREATE TABLE t (k INTEGER PRIMARY KEY, u TEXT UNIQUE, n TEXT NOT NULL UNIQUE ON CONFLICT REPLACE, amount TEXT DEFAULT '0',"
     " note TEXT COLLATE NOCASE)"
@@ -45,35 +48,33 @@ def fill(path: Path, journal_mode: str) -> None:
 
 @contextmanager
 def writers(path: Path, seed: int) -> Iterator[list[Path]]:
-    """Run the writers; at the end they are told to stop, and each must have ended well."""
+    """Run the writers, all of them at work; at the end they are told to stop, and each must have ended well."""
     folder = path.parent
     logs = [folder / f"writer{number}.log" for number in range(WRITERS)]
     with ExitStack() as stack:
         started = []
         for number, log in enumerate(logs):
             told = {"number": number, "writers": WRITERS, "keys_max": ROWS, "seed": seed % 1_000_003}
-            command = [sys.executable, str(Path(__file__).with_name("writer.py")), str(path), str(log), json.dumps(told)]
-            started.append(stack.enter_context(subprocess.Popen(command)))
+            command = [sys.executable, "-m", "tests.proof.writer", str(path), str(log), json.dumps(told)]
+            started.append(stack.enter_context(subprocess.Popen(command, cwd=PROJECT)))
         try:
+            until(lambda: min(told_by(logs)) > 0, "a line in each writer's log")
             yield logs
         finally:
-            (folder / "stop").touch()
+            for process in started:
+                process.terminate()
             codes = [process.wait(30) for process in started]
     assert codes == [0] * WRITERS
 
 
 def wait_for(connected: Connected, job_id: int, wanted: Any) -> Job:
     """Look at the job until it is as wanted."""
-    import threading
 
-    clock, nobody = SystemClock(), threading.Event()
-    end = clock.monotonic() + SECONDS_MAX
-    while clock.monotonic() < end:
+    def look() -> Job | None:
         job = connected.ddl.job(job_id)
-        if wanted(job):
-            return job
-        clock.wait(nobody, 0.05)
-    raise AssertionError(f"after {SECONDS_MAX} s: {connected.ddl.show(job_id)}")
+        return job if wanted(job) else None
+
+    return until(look, lambda: f"the job as wanted: {connected.ddl.show(job_id)}", seconds=SECONDS_MAX)
 
 
 def carry_out(path: Path, statement: str, *, refusing: bool = False) -> Job:
@@ -112,8 +113,9 @@ def errors_in(logs: list[Path]) -> Counter[str]:
     return Counter(line["error"] for log in logs for line in read_log(log) if "error" in line)
 
 
-def statements_in(logs: list[Path]) -> int:
-    return sum("rows" in line for log in logs for line in read_log(log))
+def told_by(logs: list[Path]) -> list[int]:
+    """Return how often each writer has told so far what it did."""
+    return [log.read_text().count('{"rows"') if log.exists() else 0 for log in logs]
 
 
 @pytest.mark.parametrize("journal_mode", ["wal", "delete"])
@@ -123,13 +125,16 @@ def test_the_writers_own_logs_equal_the_table_at_the_end(tmp_path: Path, seed: i
     fill(path, journal_mode)
 
     with writers(path, seed) as logs:
+        before = told_by(logs)
         job = carry_out(path, "ALTER TABLE t ALTER COLUMN amount TYPE NUMERIC")
+        inside = [now - then for now, then in zip(told_by(logs), before, strict=True)]
 
     assert str(job.state) == "synced", job.error
     assert errors_in(logs)["odd"] == 0, [line for log in logs for line in read_log(log) if line.get("error") == "odd"][:3]
     assert errors_in(logs)["lock"] == 0
+    assert errors_in(logs)["constraint"] > 0
     assert differences(path, logs, "NUMERIC") == []
-    assert statements_in(logs) > 100
+    assert min(inside) > STATEMENTS_MIN
 
 
 def test_a_value_that_cannot_be_carried_rolls_the_job_back(tmp_path: Path, seed: int) -> None:
@@ -138,14 +143,19 @@ def test_a_value_that_cannot_be_carried_rolls_the_job_back(tmp_path: Path, seed:
     fill(path, "wal")
 
     with writers(path, seed) as logs:
+        before = told_by(logs)
         job = carry_out(path, "ALTER TABLE t ALTER COLUMN amount TYPE TEXT USING json(amount)", refusing=True)
+        inside = [now - then for now, then in zip(told_by(logs), before, strict=True)]
 
     assert str(job.state) == "rollback done"
     assert job.error is not None
     assert job.error["code"] == "value_refused"
     assert job.error["message"].startswith("the row of t with k = ")
     assert errors_in(logs)["odd"] == errors_in(logs)["lock"] == 0
+    assert errors_in(logs)["constraint"] > 0
+    assert any(row and row[4] == "not json" for log in logs for line in read_log(log) for row in line.get("rows", {}).values())
     assert differences(path, logs, "TEXT") == []
+    assert min(inside) > STATEMENTS_MIN
     with closing(application(path)) as connection:
         left = connection.execute("SELECT name FROM sqlite_master WHERE name GLOB 'tideshift_[0-9]*'").fetchall()
         text = connection.execute("SELECT sql FROM sqlite_master WHERE name = 't'").fetchone()[0]

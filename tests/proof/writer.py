@@ -1,35 +1,29 @@
 """A writer as an application has it: a process of its own, plain SQL, every conflict clause, and its own append-only log.
 
 Each writer owns the keys that leave its number when divided, and the unique values that begin with it, so that what its log
-says last about a key is what must be in the table. Run as: writer.py FILE LOG '{"number": 0, "writers": 4, ...}'
+says last about a key is what must be in the table. It writes until SIGTERM. From the project's folder:
+
+    python -m tests.proof.writer FILE LOG '{"number": 0, "writers": 4, ...}'
 """
 
 from __future__ import annotations
 
 import json
-import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.servers import end_with_parent, sqlite_module
 
 LOCK_WAIT_SECONDS = 10.0
 PAUSE_SECONDS = 0.004
 POLICIES = ("", "OR IGNORE", "OR REPLACE", "OR FAIL", "OR ABORT", "OR ROLLBACK")
 COLUMNS = "k, u, n, typeof(amount), amount, note"
-
-
-def module() -> Any:
-    """Return the SQLite module that this run is about."""
-    if os.environ.get("TIDESHIFT_SQLITE") != "stdlib":
-        with suppress(ImportError):  # there are no wheels of it for every machine
-            return import_module("pysqlite3.dbapi2")
-    return import_module("sqlite3")
 
 
 class Writer:
@@ -38,16 +32,15 @@ class Writer:
     def __init__(self, path: str, log: Path, options: dict[str, Any]) -> None:
         self.number, self.writers, self.keys_max = options["number"], options["writers"], options["keys_max"]
         self.refused_from = log.with_name("refuse")
-        self.pause = threading.Event()
         self.random = Random(options["seed"] * 1000 + self.number)
-        self.sqlite = module()
+        self.sqlite = sqlite_module()
         self.connection = self.sqlite.connect(path, isolation_level=None, timeout=LOCK_WAIT_SECONDS)
         self.log = log.open("a", buffering=1)
         self.hot = [self._own(n * 37) for n in range(40)]
 
-    def run(self, stop: Path) -> None:
-        """Write until a file says that it is enough."""
-        while not stop.exists():
+    def run(self, ended: threading.Event) -> None:
+        """Write until somebody says that it is enough."""
+        while not ended.wait(PAUSE_SECONDS):
             if self.random.random() < 0.05:
                 for pragma in ("foreign_keys", "recursive_triggers"):
                     self.connection.execute(f"PRAGMA {pragma} = {self.random.choice(('ON', 'OFF'))}")
@@ -55,7 +48,6 @@ class Writer:
                 self._transaction()
             else:
                 self._statement(*self._draw())
-            self.pause.wait(PAUSE_SECONDS)
         self.log.write(json.dumps({"end": True}) + "\n")
 
     # ── what is written ───────────────────────────────────────────────────────────────────────────────────────────
@@ -130,7 +122,7 @@ class Writer:
         try:
             self.connection.execute(sql, binds)
         except self.sqlite.IntegrityError as error:
-            kind = "constraint" if "UNIQUE" in str(error) else "odd"
+            kind = "constraint" if str(error).startswith("UNIQUE constraint failed: t.") else "odd"
             self._note(kind, sql, error, begun)
         except self.sqlite.Error as error:
             self._note("lock" if "locked" in str(error) else "odd", sql, error, begun)
@@ -152,6 +144,13 @@ def read_log(log: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+def main() -> None:
+    """Write until SIGTERM."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    end_with_parent()
+    Writer(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])).run(ended)
+
+
 if __name__ == "__main__":
-    work = Writer(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))
-    work.run(Path(sys.argv[2]).with_name("stop"))
+    main()

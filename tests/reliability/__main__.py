@@ -21,14 +21,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tests.crash.faults import MARK, Fault, fail
+from tests.crash.faults import fail, known_fault
 from tests.crash.scenarios import SCENARIOS
-from tests.crash.stepper import Command
-from tests.crash.strikes import ACTIONS, Strike, golden, strike
+from tests.crash.strikes import ACTIONS, Strike, cancelled_in_the_middle, golden, strike
 from tests.reliability.campaigns import CAMPAIGNS, Campaign, Outcome, run_one
+from tests.servers import end_with_parent
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+TESTS = ROOT / "tests"
+SOURCES = (
+    ROOT / "src" / "tideshift", TESTS / "crash", TESTS / "proof", TESTS / "dialects" / "sqlite", TESTS / "servers.py",
+    TESTS / "waiting.py", HERE,
+)  # fmt: skip
 RESULTS = HERE / "results"
 SAY_EVERY = 100
 
@@ -36,9 +41,8 @@ SAY_EVERY = 100
 def fingerprint() -> str:
     """Return a digest of everything that a run depends on."""
     digest = hashlib.sha256()
-    for folder in (ROOT / "src" / "tideshift", ROOT / "tests" / "crash", HERE):
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in sorted(path for source in SOURCES for path in (source.rglob("*.py") if source.is_dir() else [source])):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -67,7 +71,8 @@ def outcomes(campaign: Campaign, keys: list[str], workers: int) -> Iterator[tupl
     if not campaign.parallel or workers == 1:
         yield from (run_one(campaign.name, key) for key in keys)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=500) as pool:
+    spawn, mine = get_context("spawn"), (os.getpid(),)
+    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=end_with_parent, initargs=mine, max_tasks_per_child=500) as pool:
         yield from pool.map(run_one, [campaign.name] * len(keys), keys, chunksize=8)
 
 
@@ -96,7 +101,7 @@ def summary(campaign: Campaign, keys: list[str], progress: Progress, options: ar
     failed = [record for record in records if record["wrong"]]
     by_group: dict[str, dict[str, int]] = {}
     for record in records:
-        group = by_group.setdefault(record["key"].split(" ")[0], {"runs": 0, "struck": 0, "failures": 0})
+        group = by_group.setdefault(_group(record["key"]), {"runs": 0, "struck": 0, "failures": 0})
         group["runs"] += 1
         group["struck"] += record["struck"]
         group["failures"] += bool(record["wrong"])
@@ -110,6 +115,11 @@ def summary(campaign: Campaign, keys: list[str], progress: Progress, options: ar
     }  # fmt: skip
 
 
+def _group(key: str) -> str:
+    """Return what a key is counted under: all before the last stroke, or the first word where there is none."""
+    return key.rpartition("/")[0] or key.partition(" ")[0]
+
+
 def replay(words: list[str]) -> bool:
     """Do one printed run again and say what is wrong."""
     name, seed, *texts = words
@@ -119,9 +129,9 @@ def replay(words: list[str]) -> bool:
     if all(one.action in ACTIONS for one in strikes):
         verdict = strike(scenario, twin, strikes)
     else:
-        undone, _ = golden(replace(scenario, script=(Command(verb="cancel", at="copy"),), ends="rollback done"))
+        undone, _ = golden(cancelled_in_the_middle(scenario))
         (one,) = strikes
-        verdict = fail(scenario, twin, undone, Fault(MARK, one.point, one.action, may_fail=True), one.ordinal)
+        verdict = fail(scenario, twin, undone, known_fault(one), one.ordinal)
     print("\n".join([f"{verdict.struck} struck", *verdict.differences]) if verdict.differences else f"{verdict.struck} struck, all is well")
     return not verdict.differences
 

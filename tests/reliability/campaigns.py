@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 
@@ -14,14 +14,19 @@ from tests.crash.frozen import FREEZES, IS_OWNER, frozen_run
 from tests.crash.killed import killed_run
 from tests.crash.outcome import Ending, offline_twin
 from tests.crash.scenarios import SCENARIOS
-from tests.crash.stepper import Command, Scenario
-from tests.crash.strikes import Strike, distinct, golden, scratch, strike
+from tests.crash.stepper import Scenario
+from tests.crash.strikes import Strike, Verdict, distinct, scratch, strike, undisturbed, undone
+from tests.dialects.sqlite.shapes import SHAPES
+from tests.dialects.sqlite.twins import key_log_faults
+from tests.proof.campaigns import oracle_keys, run_oracle, run_twin, twin_keys
 from tideshift import failpoint
 
 TWICE_PER_SCENARIO = 300
 KILLED_RUNS = 20
 FROZEN_RUNS = 20
-KILLED_SECONDS = 60
+KILLS_PER_RUN = 30
+KILLED_SECONDS_MAX = 240
+KEY_LOG_STATEMENTS = 20_000
 RAISE = f'1*raise(RuntimeError,"{MARK}")'
 UNDISTURBED = ("plain", "strict", "cancelled")
 
@@ -47,17 +52,11 @@ class Campaign:
 
 @cache
 def _golden(name: str) -> tuple[Ending, tuple[failpoint.TracedHit, ...]]:
-    ending, hits = golden(SCENARIOS[name])
+    ending, hits = undisturbed(name)
     with scratch() as folder:
         twin = offline_twin(SCENARIOS[name], folder)
     assert not ending.user.differences(twin), f"{name}: the undisturbed run differs from the offline twin"
-    return ending, tuple(hits)
-
-
-@cache
-def _undone(name: str) -> Ending:
-    scenario = replace(SCENARIOS[name], script=(Command(verb="cancel", at="copy"),), ends="rollback done")
-    return golden(scenario)[0]
+    return ending, hits
 
 
 def _scenario(key: str) -> tuple[Scenario, str]:
@@ -88,7 +87,10 @@ def _twice_keys(seed: int, stride: int) -> Iterator[str]:
 
 def _run_crash(key: str) -> Outcome:
     scenario, rest = _scenario(key)
-    verdict = strike(scenario, _golden(scenario.name)[0], [Strike.parse(text) for text in rest.split()])
+    return _outcome(strike(scenario, _golden(scenario.name)[0], [Strike.parse(text) for text in rest.split()]))
+
+
+def _outcome(verdict: Verdict) -> Outcome:
     missed = () if verdict.struck else ("nothing struck",)
     return Outcome(verdict.struck, (*verdict.differences, *missed))
 
@@ -108,8 +110,7 @@ def _run_raise(key: str) -> Outcome:
     scenario, place = _scenario(key)
     point, _, ordinal = place.partition(":")
     fault = Fault("raise", point, RAISE, may_fail=True)
-    verdict = fail(scenario, _golden(scenario.name)[0], _undone(scenario.name), fault, int(ordinal))
-    return Outcome(1, verdict.differences)
+    return _outcome(fail(scenario, _golden(scenario.name)[0], undone(scenario.name), fault, int(ordinal)))
 
 
 def _fault_keys(seed: int, stride: int) -> Iterator[str]:
@@ -123,8 +124,7 @@ def _fault_keys(seed: int, stride: int) -> Iterator[str]:
 def _run_fault(key: str) -> Outcome:
     scenario, rest = _scenario(key)
     name, _, ordinal = rest.partition(":")
-    verdict = fail(scenario, _golden(scenario.name)[0], _undone(scenario.name), FAULTS[name], int(ordinal))
-    return Outcome(1, verdict.differences)
+    return _outcome(fail(scenario, _golden(scenario.name)[0], undone(scenario.name), FAULTS[name], int(ordinal)))
 
 
 # ── real processes ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -148,8 +148,31 @@ def _killed_keys(seed: int, stride: int) -> Iterator[str]:
 
 def _run_killed(key: str) -> Outcome:
     with scratch() as folder:
-        report = killed_run(folder, int(key), seconds=KILLED_SECONDS)
-    return Outcome(report.kills, ())
+        report = killed_run(folder, int(key), kills_wanted=KILLS_PER_RUN, seconds_max=KILLED_SECONDS_MAX)
+    missed = () if report.kills == KILLS_PER_RUN else (f"only {report.kills} workers were killed at work in {KILLED_SECONDS_MAX} s",)
+    return Outcome(report.kills, missed)
+
+
+# ── random databases and random writers ───────────────────────────────────────────────────────────────────────────
+
+
+def _run_twin(key: str) -> Outcome:
+    return Outcome(0, run_twin(key))
+
+
+def _run_oracle(key: str) -> Outcome:
+    return Outcome(0, run_oracle(key))
+
+
+def _key_log_keys(seed: int, stride: int) -> Iterator[str]:
+    yield from (f"{shape.name}/{seed}" for n, shape in enumerate(SHAPES) if n % stride == seed % stride)
+
+
+def _run_key_log(key: str) -> Outcome:
+    name, _, seed = key.partition("/")
+    shape = next(shape for shape in SHAPES if shape.name == name)
+    with scratch() as folder:
+        return Outcome(0, key_log_faults(folder / "key-log.db", shape, int(seed), KEY_LOG_STATEMENTS))
 
 
 CAMPAIGNS = {
@@ -159,8 +182,11 @@ CAMPAIGNS = {
         Campaign("twice", "killed, and killed again while recovering", _twice_keys, _run_crash),
         Campaign("raise", "an exception at each distinct pass of each failpoint", _raise_keys, _run_raise),
         Campaign("faults", "the n-th statement, begin or commit fails, with each kind of error", _fault_keys, _run_fault),
-        Campaign("frozen", "a worker frozen at three places; its late writes must not land", _frozen_keys, _run_frozen, parallel=False),
+        Campaign("frozen", "a worker frozen at four places; its late writes must not land", _frozen_keys, _run_frozen, parallel=False),
         Campaign("killed", "workers killed at random moments under writers that keep a log", _killed_keys, _run_killed, parallel=False),
+        Campaign("twin", "random databases changed as a reload changes them, or refused where it refuses", twin_keys, _run_twin),
+        Campaign("oracle", "random writers beside a job: each statement ends as without it", oracle_keys, _run_oracle),
+        Campaign("key_log", "20,000 random statements per kind of table: no changed row is missed", _key_log_keys, _run_key_log),
     )
 }
 

@@ -178,6 +178,26 @@ def sleeps(module: Module) -> Iterator[str]:
             yield f"{module.at(node)}: sleeps"
 
 
+def waits_for_nothing(module: Module) -> Iterator[str]:
+    """A wait for an Event that its module never sets, and hands to nobody who could, is a sleep in another dress."""
+    used = [(ast.unparse(node.value), node) for node in module.walk(ast.Attribute) if node.attr in ("set", "wait")]
+    woken = {name for name, node in used if node.attr == "set"}
+    for call in module.walk(ast.Call):
+        handed = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr == "wait"):
+            woken |= {ast.unparse(argument) for argument in handed if isinstance(argument, ast.Name | ast.Attribute)}
+    made = {
+        ast.unparse(target)
+        for node in module.walk(ast.Assign)
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func).split(".")[-1] == "Event"
+        for target in node.targets
+    }
+    for name, node in used:
+        is_fresh = isinstance(node.value, ast.Call) and ast.unparse(node.value.func).split(".")[-1] == "Event"
+        if node.attr == "wait" and (is_fresh or name in made - woken):
+            yield f"{module.at(node)}: waits for an event that nobody sets"
+
+
 # ── failpoints ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -76,7 +76,7 @@ def _action(reader: StatementReader) -> Action:
             return _move(reader)
     if reader.word():
         reader.not_supported(f"ALTER TABLE … {reader.word()} {reader.word(1)}")
-    reader.refuse("ADD, DROP, ALTER, RENAME, SET or MOVE is expected here")
+    return reader.refuse("ADD, DROP, ALTER, RENAME, SET or MOVE is expected here")
 
 
 # ── ADD and DROP ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -113,7 +113,7 @@ def _constraint_kind(reader: StatementReader) -> ConstraintKind:
     for kind in ConstraintKind:
         if reader.accept(*kind.split()):
             return kind
-    reader.refuse("CHECK, UNIQUE, PRIMARY KEY or FOREIGN KEY is expected here")
+    return reader.refuse("CHECK, UNIQUE, PRIMARY KEY or FOREIGN KEY is expected here")
 
 
 def _drop(reader: StatementReader) -> Action:
@@ -166,7 +166,7 @@ def _alter_column(reader: StatementReader) -> Action:
         return DropNotNull(column=column)
     if reader.word() in ("SET", "DROP", "ADD", "RESTART"):
         reader.not_supported(f"ALTER COLUMN … {reader.word()} {reader.word(1)}")
-    reader.refuse("TYPE, SET or DROP is expected here")
+    return reader.refuse("TYPE, SET or DROP is expected here")
 
 
 def _more_than_action(reader: StatementReader) -> bool:
@@ -238,7 +238,7 @@ def _set_option(reader: StatementReader) -> SetOption:
     for option in TableOption:
         if reader.accept(*option.split()):
             return SetOption(option=option)
-    reader.refuse("STRICT, NOT STRICT, WITHOUT ROWID or ROWID is expected here")
+    return reader.refuse("STRICT, NOT STRICT, WITHOUT ROWID or ROWID is expected here")
 
 
 def _move(reader: StatementReader) -> MoveColumn:

@@ -27,7 +27,7 @@ def parse_statement(text: str) -> Change:
             return _reindex(reader)
     if reader.word() in _OTHER_STATEMENTS:
         reader.not_supported(f"{reader.word()} {reader.word(1)}")
-    reader.refuse("ALTER TABLE, CREATE INDEX, DROP INDEX or REINDEX is expected here")
+    return reader.refuse("ALTER TABLE, CREATE INDEX, DROP INDEX or REINDEX is expected here")
 
 
 def _create_index(reader: StatementReader) -> CreateIndex:

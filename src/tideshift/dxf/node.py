@@ -48,8 +48,12 @@ class WorkerNode:
         """Write the node into the register."""
         with self.database.session() as session:
             identity = session.identity.as_record()
-            with session.transaction() as tx:
-                tables.put_node(tx, host=self.name, role=self.scope, slots=self.slots, version=version, session=identity)
+            try:
+                with session.transaction() as tx:
+                    tables.put_node(tx, host=self.name, role=self.scope, slots=self.slots, version=version, session=identity)
+            except errors.AmbiguousCommit:
+                # The heartbeat sees whether the row is there, and registers again if it is not.
+                log.info("node %s: it is not known whether it was registered", self.name)
 
     def heartbeat(self, *, lock_wait_seconds: float | None = None) -> bool:
         """Write that the node lives; return False when it was taken for dead and is off the register."""

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.databases import opened
+from tests.waiting import until
 from tideshift.dialects.postgres.driver import PostgresDriver
 from tideshift.errors import AmbiguousCommit, CannotReach, ConnectionLost, LockTimeout, Retryable
 from tideshift.store import bootstrap, events
@@ -214,17 +215,12 @@ def test_a_session_that_is_ended_before_its_commit_leaves_it_open(database, tabl
 def test_a_frozen_transaction_is_ended_by_the_server_itself(postgres_url):
     """The session carries the lease as its limit for standing idle in a transaction, in case nobody can end it."""
     database = Database(PostgresDriver(postgres_url, idle_in_transaction_seconds=0.05))
-    ended = threading.Event()
 
     with pytest.raises((ConnectionLost, AmbiguousCommit)), database.session() as session, session.transaction() as tx:  # noqa: PT012
         tx.run_verbatim("SELECT 1")
         with psycopg.connect(libpq(postgres_url), autocommit=True) as watcher:
-            for _ in range(1000):
-                if watcher.execute(
-                    "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", (int(session.identity.backend),)
-                ).fetchone()[0]:
-                    break
-                ended.wait(0.01)
+            gone, backend = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", int(session.identity.backend)
+            until(lambda: watcher.execute(gone, (backend,)).fetchone()[0], "a session that the server has ended")
         tx.run_verbatim("SELECT 1")
     database.close()
 

@@ -39,7 +39,7 @@ COLUMNS = {
     "c INT REFERENCES o ON DELETE SET NULL ON UPDATE NO ACTION MATCH FULL NOT DEFERRABLE INITIALLY DEFERRED UNIQUE": "INT",
     "c INT REFERENCES o NOT NULL DEFERRABLE": "INT",
     "c key asc": "key asc",
-    '"c" on delete'.replace(" on delete", " cascade restrict"): "cascade restrict",
+    '"c" cascade restrict': "cascade restrict",
 }
 
 

@@ -55,6 +55,7 @@ def check(tx, order, expected_count):
     if everything:
         assert order.first_and_last(tx) == (everything[0], everything[-1])
     cuts = [part.high for part in order.split(tx, WHOLE, parts=3)][:-1]
+    assert cuts or expected_count < 3
     assert [everything.index(cut) for cut in cuts] == sorted(everything.index(cut) for cut in cuts)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from tests.dialects.sqlite.reshaping import WHOLE, changing
+from tests.dialects.sqlite.reshaping import WHOLE, Change, changing
 from tests.dialects.sqlite.shapes import SHAPES, Shape
 from tests.dialects.sqlite.statements import random_statement
 from tests.servers import sqlite_module
 from tideshift.dialects import points
 from tideshift.dialects.sqlite.catch_up import apply_statements
+from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import Layout
 from tideshift.errors import ValueRefused
 from tideshift.failpoint import enable
@@ -23,9 +26,8 @@ ROWS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i 
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_random_writers_between_every_step_lose_nothing(shape: Shape, sqlite_path: Path) -> None:
-    """With writes of every kind between chunks and batches, source and shadow agree once the log is empty."""
-    random = Random(20261130)
+def test_random_writers_between_every_step_lose_nothing(shape: Shape, random: Random, sqlite_path: Path) -> None:
+    """With writes of every kind between chunks and batches, the table holds at the end what its rows are as the new type."""
     with changing(sqlite_path, *shape.schema, statement=shape.change) as change:
 
         def write() -> None:
@@ -47,12 +49,30 @@ def test_random_writers_between_every_step_lose_nothing(shape: Shape, sqlite_pat
                 change.shadow.apply_batch(tx, change.reorg, rows_max=2)
         change.catch_up(rows_max=3)
         assert change.differing() == []
-        rows = change.rows(f"SELECT {shape.key}, * FROM {shape.table}")
+        rows = change.rows(f"SELECT {shape.key}, * FROM {shape.table} ORDER BY {shape.key}")
 
         change.swap()
 
-        assert len(change.rows(f"SELECT {shape.key}, * FROM {shape.table}")) == len(rows)
+        changed = change.rows(f"SELECT {shape.key}, * FROM {shape.table} ORDER BY {shape.key}")
+        assert list(map(repr, changed)) == list(map(repr, _loaded_anew(change, shape, rows)))
         assert change.rows("PRAGMA integrity_check") == [("ok",)]
+
+
+def _loaded_anew(change: Change, shape: Shape, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return rows as an empty database with the table as it is now gives them back, once they are written into it."""
+    text = change.rows(f"SELECT sql FROM sqlite_master WHERE type = 'table' AND name = trim('{shape.table}', '\"')")[0][0]
+    columns = change.rows(f"SELECT name, hidden FROM pragma_table_xinfo(trim('{shape.table}', '\"'))")
+    width = len(shape.key.split(","))
+    hidden_key = [shape.key] if width == 1 and shape.key in ("rowid", "_rowid_") and "WITHOUT ROWID" not in text else []
+    written = hidden_key + [quote(name) for name, hidden in columns if not hidden]
+    places = list(range(len(hidden_key))) + [width + n for n, (_, hidden) in enumerate(columns) if not hidden]
+    with closing(sqlite_module().connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        connection.execute(text)
+        marks = ", ".join("?" * len(written))
+        values = [[row[place] for place in places] for row in rows]
+        connection.executemany(f"INSERT OR ABORT INTO {shape.table} ({', '.join(written)}) VALUES ({marks})", values)
+        return connection.execute(f"SELECT {shape.key}, * FROM {shape.table} ORDER BY {shape.key}").fetchall()
 
 
 VALUES = "NULL 1 -1 9223372036854775807 -9223372036854775808 1.5 1e300 -0.0 9e999 '1' ' 1' '1.0' '1e2' 'x' '' x'' x'31' x'ff'".split()
@@ -152,6 +172,19 @@ def test_two_values_that_become_equal_are_refused_with_the_later_key(sqlite_path
 
         assert error.fields["key"] == [["int", "3"]]
         assert "UNIQUE constraint failed: t.c" in error.fields["reason"]
+
+
+def test_an_index_over_an_expression_that_refuses_is_named_as_the_user_named_it(sqlite_path: Path) -> None:
+    """The library names the index of the copy; the user knows only their own."""
+    schema = ("CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT)", "CREATE INDEX plain ON t (c)", "CREATE UNIQUE INDEX by_c ON t (c || '')")
+    with changing(sqlite_path, *schema, "INSERT INTO t VALUES (1, '1'), (2, '01')") as change:
+        change.install()
+
+        error = _refused(change.copy)
+
+        assert error.fields["key"] == [["int", "2"]]
+        assert "index 'by_c'" in error.message
+        assert "tideshift_" not in error.message
 
 
 def test_a_unique_value_that_moved_on_settles_the_copy(sqlite_path: Path) -> None:

@@ -52,7 +52,13 @@ def rowid_column(shape: Shape, *, without_rowid: bool) -> str | None:
 
 
 def choose_key(
-    tx: Transaction, table: str, driver: SqliteDriver, sides: tuple[Side, Side], shapes: tuple[Shape, Shape], conversions: Sequence[Conversion]
+    tx: Transaction,
+    table: str,
+    driver: SqliteDriver,
+    *,
+    sides: tuple[Side, Side],
+    shapes: tuple[Shape, Shape],
+    conversions: Sequence[Conversion],
 ) -> ChunkKey:
     """Choose the key, or raise `KeyUnusable`; `conversions` has every column that stays."""
     old, new = sides
@@ -129,10 +135,11 @@ def _unique_keys(side: Side, shape: Shape) -> list[_Unique]:
     """Return every unique key over plain columns, for all rows; the primary key first."""
     primary = _primary_key(side, shape)
     found = [] if primary is None else [primary]
-    for index in shape.indexes:
-        if index.unique and not index.partial and index.origin != "pk" and all(cid >= 0 for cid, *_ in index.key_terms):
-            found.append(_Unique(tuple((str(name), collation, bool(falling)) for _, name, falling, collation, _ in index.key_terms)))
-    return found
+    return found + [
+        _Unique(tuple((str(name), collation, bool(falling)) for _, name, falling, collation, _ in index.key_terms))
+        for index in shape.indexes
+        if index.unique and not index.partial and index.origin != "pk" and all(cid >= 0 for cid, *_ in index.key_terms)
+    ]
 
 
 def _same_key(wanted: _Unique, candidates: Sequence[_Unique]) -> _Unique | None:

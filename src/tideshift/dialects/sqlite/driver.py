@@ -44,6 +44,7 @@ _MEANING = {
 }
 _CANNOT_OPEN = {3: "permission denied", 14: "it is not there or may not be opened", 26: "it is not an SQLite database"}
 _LONG_LOG_PAGES = 4000
+_CACHE_KIB = 28 * 1024
 _SYNCHRONOUS = {"NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
 
@@ -85,6 +86,7 @@ class SqliteDriver:
             poolclass=QueuePool,
             pool_size=self._pool_size,
             max_overflow=-1,
+            pool_use_lifo=True,  # the connection that was used last has the pages that are needed next
         )
         engine.dialect.tideshift_identity_type = Integer()  # type: ignore[attr-defined]
         event.listen(engine, "before_cursor_execute", _use_prefix, retval=True)
@@ -99,6 +101,8 @@ class SqliteDriver:
             )
             # Text that is not UTF-8 must come back as the very bytes that it is.
             connection.text_factory = _decode
+            # The pages of the indexes under copy are met again and again, at random.
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             try:
                 connection.execute("PRAGMA schema_version").fetchone()
             except self.module.Error as error:

@@ -102,7 +102,7 @@ def _look(
             continue
         low = position.low if position is not None and wanted.sort_key == position.reference else None
         try:
-            last = _look_at(tx, layout, driver, forms, wanted, low, rows_max=rows_max)
+            last = _look_at(tx, layout, driver, forms, wanted, low=low, rows_max=rows_max)
         except (PlanRefused, DatabaseFailed) as error:
             # No key to walk by, or a function or collation that only the application has.
             log.warning("the reference of %s to %s was not looked at: %s", wanted.reference.child, wanted.reference.parent, error)
@@ -132,7 +132,7 @@ def _touched(reference: Reference, layout: Layout) -> bool:
 
 
 def _look_at(
-    tx: Transaction, layout: Layout, driver: SqliteDriver, forms: _Forms, wanted: _Wanted, low: Bound | None, *, rows_max: int
+    tx: Transaction, layout: Layout, driver: SqliteDriver, forms: _Forms, wanted: _Wanted, *, low: Bound | None, rows_max: int
 ) -> Bound | None:
     """Look at the next children; return the last one's key, or None when there are no more."""
     reference = wanted.reference
@@ -149,11 +149,11 @@ def _look_at(
         key = order.bound_of(row[: len(order.columns)])
         columns = layout.shown_key if is_own else order.columns
         shown = ", ".join(f"{name} = {decode_value(pair)!r}" for name, pair in zip(columns, key, strict=True))
-        raise _broken(layout, forms, wanted, key, shown, [repr(value) for value in row[len(order.columns) :]])
+        raise _broken(layout, forms, wanted, key=key, shown_key=shown, values=[repr(value) for value in row[len(order.columns) :]])
     return last
 
 
-def _broken(layout: Layout, forms: _Forms, wanted: _Wanted, key: Bound, shown_key: str, values: list[str]) -> TideshiftError:
+def _broken(layout: Layout, forms: _Forms, wanted: _Wanted, *, key: Bound, shown_key: str, values: list[str]) -> TideshiftError:
     reference = wanted.reference
     verb = "does not find a row" if wanted.is_new else "no longer finds the row"
     message = f"a row of {reference.child} {verb} of {reference.parent} that it refers to (the row with {shown_key}, which refers by {', '.join(values)})"

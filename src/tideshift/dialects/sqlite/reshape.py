@@ -73,11 +73,11 @@ def lay_out(tx: Transaction, asked: Reshape, driver: SqliteDriver, *, captured: 
     reasons += foreign_key_reasons(tx, source.name, new.shape)
     if reasons:
         raise refused(source, reasons)
-    sides = (_side(source.name, old, source.automatic_indexes), _side(source.name, new, new.automatic_indexes))
+    sides = (_side(old, source.automatic_indexes), _side(new, new.automatic_indexes))
     origin_of = origins(sides[0].columns, asked.actions)
     happening = conversions(old.table, new.table, sides, origin_of)
     try:
-        key = choose_key(tx, source.name, driver, sides, (old.shape, new.shape), happening)
+        key = choose_key(tx, source.name, driver, sides=sides, shapes=(old.shape, new.shape), conversions=happening)
         mapped = mapped_columns(*sides, new.table, origin_of, driver)
     except (KeyUnusable, TextRefused) as error:
         raise refused(source, [str(error)]) from error
@@ -100,7 +100,7 @@ def lay_out(tx: Transaction, asked: Reshape, driver: SqliteDriver, *, captured: 
         row_bytes=0,
     )
     if captured:
-        layout = _followed(tx, asked, layout, (old, new), happening, origin_of)
+        layout = _followed(tx, asked, layout, (old, new), happening=happening, origin_of=origin_of)
     reasons = try_everything(layout, driver)
     if reasons:
         raise refused(source, reasons)
@@ -130,7 +130,7 @@ def try_shapes(asked: Reshape, driver: SqliteDriver) -> tuple[Tried, Tried]:
     return found[0], found[1]
 
 
-def _side(table: str, tried: Tried, automatic_indexes: tuple[str, ...]) -> Side:
+def _side(tried: Tried, automatic_indexes: tuple[str, ...]) -> Side:
     names = tuple(column[0] for column in tried.shape.columns)
     without_rowid = tried.table.without_rowid
     return Side(
@@ -163,7 +163,7 @@ def _new_references(tx: Transaction, asked: Reshape, new: TableText, driver: Sql
 
 
 def _followed(
-    tx: Transaction, asked: Reshape, layout: Layout, tried: tuple[Tried, Tried], happening: Sequence[Conversion], origin_of: Sequence[Origin]
+    tx: Transaction, asked: Reshape, layout: Layout, tried: tuple[Tried, Tried], *, happening: Sequence[Conversion], origin_of: Sequence[Origin]
 ) -> Layout:
     """Add what lets every write be followed: look-ups of displaced rows, the indexes for these, and the rows above deleted ones."""
     source, (old, new) = asked.source, tried

@@ -6,6 +6,7 @@ is ever replaced or skipped silently. A statement that fails leaves the transact
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
@@ -77,7 +78,7 @@ def refusal(
 
 
 def _value_refused(layout: Layout, target: str, key: Bound, error: TideshiftError) -> ValueRefused:
-    reason = error.message.replace(target, layout.table)
+    reason = _in_the_users_words(layout, target, error.message)
     shown = ", ".join(
         f"{name} = {_shown(decode_value(pair))}" for name, pair in zip(layout.shown_key, key, strict=True)
     )
@@ -88,6 +89,17 @@ def _value_refused(layout: Layout, target: str, key: Bound, error: TideshiftErro
         key=key,
         reason=reason,
     )
+
+
+def _in_the_users_words(layout: Layout, target: str, text: str) -> str:
+    """Put the names of the user's table and indexes where the library names ours."""
+    prefix = target.rpartition("_")[0]
+
+    def index_name(found: re.Match[str]) -> str:
+        number = int(found[1])
+        return layout.indexes[number - 1].name if 1 <= number <= len(layout.indexes) else found[0]
+
+    return re.sub(rf"{re.escape(prefix)}_index_([0-9]+)", index_name, text).replace(target, layout.table)
 
 
 def _shown(value: Any) -> str:

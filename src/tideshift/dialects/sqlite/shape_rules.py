@@ -105,11 +105,11 @@ def using_reasons(source: SourceTable, old: TableText, driver: SqliteDriver, sha
     reasons: list[str] = []
     for action in actions:
         if isinstance(action, SetColumnType) and action.using is not None:
-            reasons += _using(source, old, driver, shape, action.column, action.using)
+            reasons += _using(source, old, driver, shape, column=action.column, using=action.using)
     return reasons
 
 
-def _using(source: SourceTable, old: TableText, driver: SqliteDriver, shape: Shape, column: str, using: str) -> list[str]:
+def _using(source: SourceTable, old: TableText, driver: SqliteDriver, shape: Shape, *, column: str, using: str) -> list[str]:
     if any(same_name(name, column) and hidden in _GENERATED for name, *_, hidden in shape.columns):
         return ["a generated column has no value of its own for USING to convert"]
     with scratch(driver) as trial:

@@ -1,4 +1,4 @@
-"""What the proofs have found, each as the smallest run that shows it."""
+"""Errors that pass, refused values, old tables and locks that are waited for: each as the smallest run that shows the rule."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def test_full_disk_while_planning_is_waited_for():
     verdicts = [fail(PLAIN, twin, twin, FAULTS["disk full"], ordinal) for ordinal in planning]
 
     assert not [str(verdict) for verdict in verdicts if verdict.differences]
+    assert all(verdict.struck == 1 for verdict in verdicts)
 
 
 @pytest.mark.parametrize("scenario", [CANCELLED, REFUSED], ids=lambda scenario: scenario.name)
@@ -51,7 +52,7 @@ def test_reason_of_a_rollback_outlives_later_errors(scenario):
 
     verdict = fail(scenario, twin, twin, FAULTS["busy"], middle)
 
-    assert verdict.differences == ()
+    assert (verdict.struck, verdict.differences) == (1, ())
 
 
 def test_error_that_passed_is_no_reason_of_a_later_cancel():
@@ -61,7 +62,7 @@ def test_error_that_passed_is_no_reason_of_a_later_cancel():
 
     verdict = fail(CANCELLED, twin, twin, FAULTS["busy"], capturing[0])
 
-    assert verdict.differences == ()
+    assert (verdict.struck, verdict.differences) == (1, ())
 
 
 def test_refused_value_is_named():

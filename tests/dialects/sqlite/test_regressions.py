@@ -1,9 +1,10 @@
-"""Cases that went wrong once: each is a small scenario that must end as it says."""
+"""References, plans, the log and cascades at their edges: each is a small scenario that must end as it says."""
 
 from __future__ import annotations
 
 from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.proof.engine import application, library, on_engine
 from tideshift.ddl import points
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.reorg.verify import LOG_ROWS_SOFT
+from tideshift.dialects import points as dialect_points
 from tideshift.dialects.sqlite import rowids
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.errors import PlanRefused, SchemaChanged, ValueRefused
@@ -23,10 +25,14 @@ TO_INTEGER = "ALTER TABLE t ALTER c TYPE INTEGER"
 
 
 def _made(path: Path, *schema: str) -> None:
-    connection = application(path)
-    for text in schema:
-        connection.execute(text)
-    connection.close()
+    with closing(application(path)) as connection:
+        for text in schema:
+            connection.execute(text)
+
+
+def _read(path: Path, sql: str) -> list[Any]:
+    with closing(application(path)) as connection:
+        return connection.execute(sql).fetchall()
 
 
 # ── references ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,7 +55,7 @@ def test_a_reference_that_the_change_breaks_rolls_the_job_back(sqlite_path: Path
     assert job.error is not None
     assert job.error["code"] == ValueRefused.code
     assert "id = 2" in job.error["message"]
-    assert application(sqlite_path).execute("SELECT c FROM t").fetchall() == [("8",), ("007",), ("nobody",)]
+    assert _read(sqlite_path, "SELECT c FROM t") == [("8",), ("007",), ("nobody",)]
 
 
 def test_a_reference_to_the_changed_column_is_looked_at_before_the_swap(sqlite_path: Path) -> None:
@@ -108,7 +114,7 @@ def test_a_reference_that_leads_nowhere_stops_no_job(schema: tuple[str, ...], sq
         job = engine.run(TO_INTEGER)
 
     assert (job.state, job.error, job.warnings) == (JobState.SYNCED, None, [])
-    assert application(sqlite_path).execute("SELECT c FROM t").fetchall() == [(1,), (2,)]
+    assert _read(sqlite_path, "SELECT c FROM t") == [(1,), (2,)]
 
 
 # ── plans ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,6 +167,21 @@ def test_a_very_wide_table_is_refused_with_the_reason(sqlite_path: Path) -> None
 
     with pytest.raises(PlanRefused, match="452 columns"), changing(sqlite_path, f"CREATE TABLE t ({columns}, c TEXT)"):
         pass
+
+
+def test_a_row_that_does_not_fit_is_found_before_anything_is_made(sqlite_path: Path, failpoints: Failpoints) -> None:
+    """The job tries its rows first: it ends cancelled, names the key, and has made nothing in the file."""
+    _made(sqlite_path, "CREATE TABLE t (id INTEGER PRIMARY KEY, c TEXT) STRICT", "INSERT INTO t VALUES (1, '1'), (2, 'x'), (3, '3')")
+    making = failpoints.enable(dialect_points.INSTALL_TABLE, "off", may_miss=True)
+
+    with on_engine(sqlite_path) as engine:
+        job = engine.run(TO_INTEGER)
+
+    assert job.state is JobState.CANCELLED
+    assert job.error is not None
+    assert job.error["code"] == ValueRefused.code
+    assert "id = 2" in job.error["message"]
+    assert making.hits == 0
 
 
 # ── the log ───────────────────────────────────────────────────────────────────────────────────────────────────────
