@@ -14,7 +14,6 @@ import os
 import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import workload
+from processes import JOB_SECONDS_MAX, WRITE_INTERVAL_SECONDS, finish, start, writer
 
 from tideshift.config import PARAMETERS
 from tideshift.connect import Connected, connect
@@ -35,11 +35,9 @@ from tideshift.ddl.view import purge_pending
 from tideshift.dialects.sqlite.library import sqlite_library
 
 COPY_STEP = 1
-WRITE_INTERVAL_SECONDS = 0.002
 HELP_RUNS = 21
-JOB_SECONDS_MAX = 900.0
 RESULTS = Path(__file__).resolve().parent / "results"
-BENCHES = ("pairs", "job", "trade", "memory", "help")
+BENCHES = ("pairs", "job", "fast", "trade", "memory", "help")
 
 
 @dataclass(frozen=True)
@@ -75,39 +73,6 @@ class JobRun:
     cpu_seconds: float
     latencies: list[float]
     delays: list[float]
-
-
-# ── processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def start(*arguments: object) -> subprocess.Popen[bytes]:
-    """Start a part of workload.py."""
-    return subprocess.Popen([sys.executable, str(Path(workload.__file__)), *map(str, arguments)])
-
-
-def finish(process: subprocess.Popen[bytes], *, ask: bool) -> None:
-    """Wait for a process, after asking it to end; a failed one fails the benchmark."""
-    if ask:
-        process.terminate()
-    code = process.wait(JOB_SECONDS_MAX)
-    if code != 0:
-        raise SystemExit(f"bench/sqlite.py: {process.args!r} ended with {code}")
-
-
-@contextmanager
-def writer(path: Path, synchronous: str) -> Iterator[Path]:
-    """Let the writer work on a database; its times are in the file that is given, once the context is left."""
-    result = path.with_suffix(".writer")
-    process = start("write", path, result, WRITE_INTERVAL_SECONDS, synchronous)
-    pacing = threading.Event()
-    try:
-        while not Path(f"{result}.ready").exists() and process.poll() is None:
-            pacing.wait(0.01)
-        yield result
-        finish(process, ask=True)
-    finally:
-        process.kill()
-        process.wait()
 
 
 class Bench:
@@ -164,9 +129,11 @@ class Bench:
             latencies=[committed - begun for _, begun, committed in felt], delays=[committed - due for due, _, committed in felt],
         )  # fmt: skip
 
-    def _carried_out(self, connected: Connected, url: str, result: Path, parameters: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    def _carried_out(
+        self, connected: Connected, url: str, result: Path, parameters: dict[str, Any], *, strategy: str = "shadow_table"
+    ) -> tuple[float, dict[str, Any]]:
         begun = time.monotonic()
-        job = connected.ddl.submit(workload.CHANGE, parameters=parameters)
+        job = connected.ddl.submit(workload.CHANGE, parameters=parameters, strategy=strategy)
         worker = start("work", url, result)
         pacing = threading.Event()
         try:
@@ -179,7 +146,7 @@ class Bench:
         finally:
             worker.kill()
             worker.wait()
-        return seconds, _copy_figures(connected)
+        return seconds, _copy_figures(connected) if strategy == "shadow_table" else {}
 
     @staticmethod
     def _over(connected: Connected, job_id: int) -> bool:
@@ -240,10 +207,47 @@ class Bench:
                 value = ordered[min(len(ordered) - 1, int(share * len(ordered)))]
                 self.note(f"writer's {label}{name}", value * 1000, "ms", limit)
 
+    def fast(self) -> None:
+        """(g) The same change by `--fast`, in one transaction: its duration and the writer's longest, beside the twelve-step rebuild."""
+        with self.database(self.options.rows) as path, connect(f"sqlite:///{path}") as connected:
+            connected.bootstrap()
+            with writer(path, self.options.synchronous) as times:
+                threading.Event().wait(1.0)
+                seconds, _ = self._carried_out(
+                    connected, f"sqlite:///{path}", path.with_suffix(".worker"), {"lock_share": 100}, strategy="direct"
+                )
+                changed = self._seconds_until_changed(connected)
+            stall = max(committed - begun for _, begun, committed in workload.read_times(times))
+        with self.database(self.options.rows) as path:
+            result = path.with_suffix(".twelve")
+            finish(start("twelve", path, result, self.options.synchronous), ask=False)
+            twelve_seconds = json.loads(result.read_text())["seconds"]
+        self.details["fast"] = {
+            "seconds": seconds,
+            "changed_seconds": changed,
+            "stall_seconds": stall,
+            "twelve_seconds": twelve_seconds,
+        }
+        self.note("--fast: until the new shape is in place", changed, "s")
+        self.note("--fast: the writer's longest", stall * 1000, "ms")
+        self.note("--fast: the lock, against the twelve-step rebuild", stall / twelve_seconds, "x", 1.3)
+        self.note("--fast: whole job, rows tried before and old ones purged after", seconds, "s")
+
+    @staticmethod
+    def _seconds_until_changed(connected: Connected) -> float:
+        """Return how long it took from the start to the end of the change itself, by the job's own events."""
+        from tideshift.store import events
+
+        story = connected.database.run(lambda tx: events.history(tx, job_id=1), write=False)
+        moves = [(event.at, (event.detail or {}).get("event")) for event in story if event.kind == "move"]
+        return (
+            next(at for at, event in moves if event == "finish") - next(at for at, event in moves if event == "start")
+        ) / 1000
+
     def trade(self) -> None:
         """(d) What more or less of the lock buys: the duration of the job and the writer's longest statement."""
         found: dict[str, Any] = {}
-        for share in sorted({5, int(PARAMETERS["lock_share"].default or 100), 50, 100}):
+        for share in sorted({10, int(PARAMETERS["lock_share"].default or 100), 50, 100}):
             with self.database(self.options.trade_rows) as path:
                 run = self.job(path, with_writer=True, lock_share=share)
             ordered = sorted(run.latencies)
@@ -356,7 +360,9 @@ def main(arguments: Sequence[str]) -> int:
             "write_interval_ms": WRITE_INTERVAL_SECONDS * 1000, "rows": options.rows, "quick": options.quick,
         }  # fmt: skip
         print("  ".join(f"{name}={value}" for name, value in machine.items()), flush=True)
-        parts = {"pairs": bench.pairs, "job": bench.whole_job, "trade": bench.trade, "memory": bench.memory, "help": bench.help}
+        parts = {
+            "pairs": bench.pairs, "job": bench.whole_job, "fast": bench.fast, "trade": bench.trade, "memory": bench.memory, "help": bench.help,
+        }  # fmt: skip
         for name in options.only.split(","):
             print(f"── {name}: {(parts[name].__doc__ or '').strip()}", flush=True)
             bench.part = name

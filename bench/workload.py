@@ -25,6 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tideshift.dialects.sqlite.driver import CACHE_KIB
 from tideshift.dialects.sqlite.library import sqlite_library
 
 CHANGE = "ALTER TABLE items ALTER COLUMN amount TYPE INTEGER USING CAST(amount AS INTEGER)"
@@ -121,6 +122,7 @@ def bare(path: str, result: str, rows_per_chunk: str, pause_seconds: str, synchr
     """Copy the table in the same chunks, with the same triggers and pauses, and nothing else: no checkpoint, no checks."""
     size, pause, pacing = int(rows_per_chunk), float(pause_seconds), threading.Event()
     with closing(open_database(Path(path), synchronous)) as connection:
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         _bare_install(connection)
         (last,) = connection.execute("SELECT max(id) FROM items").fetchone()
         done, copied, begun = 0, 0, time.monotonic()

@@ -95,7 +95,7 @@ STAGE = record("One stage of a plan.", name=TEXT, schema_state=words(SchemaState
 STEP = record("One thing that will be executed.", phase=TEXT, sql=TEXT, lock=TEXT, hold=TEXT)
 PLAN = record(
     "What a change would do.", type=TEXT, schema=nullable(TEXT), table=TEXT, strategy=words(Strategy), key_columns=each(TEXT),
-    may_refuse_rows=FLAG, rewrites_rows=FLAG, disk=TEXT, row_total=NATURAL, row_total_exact=FLAG, seconds_estimate=NUMBER,
+    may_refuse_rows=FLAG, rewrites_rows=FLAG, disk=TEXT, row_total=NATURAL, row_total_exact=FLAG, hold_seconds=NUMBER, seconds_estimate=NUMBER,
     stages=each(STAGE), steps=each(STEP), warnings=each(TEXT),
 )  # fmt: skip
 ANSWER = record(

@@ -24,7 +24,7 @@ def shop(tmp_path: Path) -> Path:
 def altered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
     """A small database on which `alter --json` ran to its end once, and that run; only to be looked at."""
     path = make_shop(tmp_path_factory.mktemp("altered") / "shop.db")
-    return path, run("alter", TO_NUMERIC, "--json", url=path)
+    return path, run("alter", TO_NUMERIC, "--strategy", "shadow_table", "--json", url=path)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.programs import TO_INTEGER, TO_NUMERIC, Started, ask, make_shop, run
 from tests.cli.schema_check import check
 
-NO_SPEED = ("--max-write-speed", "1rows", "--batch-size", "2")
+NO_SPEED = ("--strategy", "shadow_table", "--max-write-speed", "1rows", "--batch-size", "2")
 
 
 def test_done_is_0(altered):
@@ -124,8 +124,8 @@ def test_statement_from_elsewhere(tmp_path, shop, how, inside):
 
 def test_plan_for_people_and_programs(shop, inside):
     """`plan` shows strategy, rows, stages, locks and the exact SQL; it writes nothing."""
-    text = inside("plan", TO_NUMERIC, url=shop)
-    ran = inside("plan", TO_NUMERIC, "--json", url=shop)
+    text = inside("plan", TO_NUMERIC, "--strategy", "shadow_table", url=shop)
+    ran = inside("plan", TO_NUMERIC, "--strategy", "shadow_table", "--json", url=shop)
 
     check("plan", ran.document)
     plan = ran.document["plan"]
@@ -137,13 +137,20 @@ def test_plan_for_people_and_programs(shop, inside):
     assert ask(shop, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'tideshift%'") == [(0,)]
 
 
+def test_plan_takes_the_cheapest_way(shop, inside):
+    """A small table is changed in one transaction; a shadow is made when it is asked for."""
+    plan = inside("plan", TO_NUMERIC, "--json", url=shop).document["plan"]
+
+    assert (plan["strategy"], [stage["name"] for stage in plan["stages"]]) == ("direct", ["change", "inspect"])
+
+
 def test_follows_when_a_node_is_alive(tmp_path):
     """With a node alive `alter` only follows: the job is carried out by that node."""
     path = make_shop(tmp_path / "shop.db", rows=5)
     with Started("node", url=path) as node:
         node.until("runs with 4 slots")
 
-        ran = run("alter", TO_NUMERIC, url=path)
+        ran = run("alter", TO_NUMERIC, "--strategy", "shadow_table", url=path)
 
     assert ran.code == 0, ran.err
     assert "the replaced table" not in ran.err
@@ -191,9 +198,9 @@ def test_warning_is_printed_once(tmp_path, inside):
     path = make_shop(tmp_path / "shop.db", rows=3)
     ask(path, "CREATE TABLE pictures (id INTEGER PRIMARY KEY, price TEXT, picture BLOB)")
     statement = "ALTER TABLE pictures ALTER COLUMN price TYPE NUMERIC"
-    warnings = inside("plan", statement, "--json", url=path).document["plan"]["warnings"]
+    warnings = inside("plan", statement, "--strategy", "shadow_table", "--json", url=path).document["plan"]["warnings"]
 
-    ran = run("alter", statement, url=path)
+    ran = run("alter", statement, "--strategy", "shadow_table", url=path)
 
     assert ran.code == 0, ran.err
     assert warnings

@@ -150,7 +150,7 @@ class OnTerminal:
 def test_terminal_has_a_live_line(tmp_path):
     """On a terminal one line is rewritten in place, and is gone at the end."""
     path = make_shop(tmp_path / "shop.db", rows=5)
-    with OnTerminal("alter", TO_NUMERIC, url=path) as alter:
+    with OnTerminal("alter", TO_NUMERIC, "--strategy", "shadow_table", url=path) as alter:
         code = alter.end()
 
     assert code == 0, alter.seen
@@ -176,7 +176,9 @@ def test_second_interrupt_asks_what_to_do(tmp_path):
     """On a terminal a second Ctrl-C, while the first is carried out, lets the person pause or cancel the job."""
     path = make_shop(tmp_path / "shop.db", rows=40)
     slow_chunk = {"TIDESHIFT_FAILPOINTS": "dxf.after_chunk_work=sleep(1500)"}
-    with OnTerminal("--enable-failpoints", "alter", TO_NUMERIC, url=path, variables=slow_chunk) as alter:
+    with OnTerminal(
+        "--enable-failpoints", "alter", TO_NUMERIC, "--strategy", "shadow_table", url=path, variables=slow_chunk
+    ) as alter:
         alter.until("write reorganization")
         alter.until("reorganize: copy")
         alter.process.send_signal(signal.SIGINT)
@@ -195,7 +197,9 @@ def test_second_signal_without_terminal_ends_at_once(tmp_path):
     """Without a terminal the second signal ends the process at once, with 130."""
     path = make_shop(tmp_path / "shop.db", rows=40)
     stuck = {"TIDESHIFT_FAILPOINTS": "dxf.after_chunk_work=sleep(600000)"}
-    with Started("--enable-failpoints", "alter", TO_NUMERIC, url=path, variables=stuck) as alter:
+    with Started(
+        "--enable-failpoints", "alter", TO_NUMERIC, "--strategy", "shadow_table", url=path, variables=stuck
+    ) as alter:
         alter.until("reorganize: copy")
         alter.signal()
         alter.until("stopping")

@@ -122,7 +122,7 @@ def test_watch_of_an_ended_job(altered, inside):
 def test_watch_as_json_lines(tmp_path):
     """`watch --json` prints one document per line: seen, changes, and the end."""
     path = make_shop(tmp_path / "shop.db", rows=20)
-    run("alter", TO_NUMERIC, "--detach", url=path)
+    run("alter", TO_NUMERIC, "--strategy", "shadow_table", "--detach", url=path)
 
     ran = run("watch", "1", "--node", "--json", url=path)
 

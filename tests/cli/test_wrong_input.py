@@ -179,7 +179,7 @@ def test_bad_statement_points_at_the_token(shop, inside):
     """A statement that is not understood is shown with a caret under the place."""
     ran = inside("plan", "ALTER TABLE goods ALTER COLUMN price TYPO NUMERIC", url=shop)
 
-    assert "TYPE is expected here" in ran.err
+    assert "TYPE, SET or DROP is expected here" in ran.err
     assert " ^" in ran.err
 
 

@@ -33,6 +33,8 @@ class Application:
     old_text: str
     new_text: str
     """What the change replaces in the table's own text: the twin's schema is made by this and not by our code."""
+    made: tuple[str, ...] = ()
+    """What the change makes besides."""
     journal: str = "wal"
     poison: tuple[int, Statement] | None = None
     """A write, by its number, of a value that the new shape refuses."""

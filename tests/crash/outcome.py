@@ -159,6 +159,8 @@ def offline_twin(scenario: Scenario, folder: Path) -> UserDatabase:
         for text in texts:
             if text not in tables:
                 connection.execute(text)
+        for text in application.made if changed else ():
+            connection.execute(text)
         for counter in counters:
             connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", counter[::-1])
     with closing(Writer(target, scenario.operations)) as writer:

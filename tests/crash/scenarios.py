@@ -28,6 +28,48 @@ REFUSED = Scenario(
     name="refused", writes=110, ends="rollback done",
     application=replace(REGISTER, poison=(80, ("INSERT INTO register VALUES ('z', 1000, 'no number', NULL)", ()))),
 )  # fmt: skip
+MANY_ACTIONS = Scenario(
+    name="many-actions",
+    application=replace(
+        SHOP,
+        change="ALTER TABLE orders ALTER customer TYPE TEXT, ADD COLUMN state TEXT NOT NULL DEFAULT 'new' AFTER code, DROP CHECK (length(code) > 0),"
+        " ADD CONSTRAINT small CHECK (size < 99), ALTER note SET DEFAULT 'nothing'",
+        old_text="""customer INTEGER REFERENCES customers(id),
+  code TEXT NOT NULL UNIQUE ON CONFLICT ABORT,
+  amount TEXT,
+  note TEXT COLLATE NOCASE DEFAULT 'none',
+  size INTEGER AS (length(code)) STORED,
+  CHECK (length(code) > 0)
+""",
+        new_text="""customer TEXT REFERENCES customers(id),
+  code TEXT NOT NULL UNIQUE ON CONFLICT ABORT, state TEXT NOT NULL DEFAULT 'new',
+  amount TEXT,
+  note TEXT COLLATE NOCASE DEFAULT 'nothing',
+  size INTEGER AS (length(code)) STORED, CONSTRAINT small CHECK (size < 99)
+""",
+    ),
+)
+"""A rule that goes, a rule and a column that come, and a reference that is looked at."""
+INDEX = Scenario(
+    name="index",
+    application=replace(
+        SHOP, change="CREATE INDEX orders_note ON orders (note, id DESC) WHERE note IS NOT NULL", old_text="\0", new_text="",
+        made=("CREATE INDEX orders_note ON orders (note, id DESC) WHERE note IS NOT NULL",),
+    ),
+)  # fmt: skip
+DIRECT = Scenario(
+    name="direct", strategy="direct",
+    application=replace(REGISTER, change="ALTER TABLE register SET NOT STRICT", old_text=") STRICT, WITHOUT ROWID", new_text=") WITHOUT ROWID"),
+)  # fmt: skip
+INSTANT = Scenario(
+    name="instant", strategy=None,
+    application=replace(
+        SHOP, change="ALTER TABLE orders ADD COLUMN extra INTEGER DEFAULT 7", old_text="STORED,", new_text="STORED, extra INTEGER DEFAULT 7,",
+    ),
+)  # fmt: skip
 SCENARIOS = {
-    scenario.name: scenario for scenario in (PLAIN, STRICT, ROLLBACK_JOURNAL, PAUSED, CANCELLED, CANCELLED_LATE, REFUSED)
-}
+    scenario.name: scenario
+    for scenario in (
+        PLAIN, STRICT, ROLLBACK_JOURNAL, PAUSED, CANCELLED, CANCELLED_LATE, REFUSED, MANY_ACTIONS, INDEX, DIRECT, INSTANT,
+    )
+}  # fmt: skip

@@ -52,7 +52,7 @@ class Scenario:
     """How many steps each executor takes between two ticks of the owner."""
     ends: str = "synced"
     seed: int = 1
-    strategy: str = "shadow_table"
+    strategy: str | None = "shadow_table"
 
     @property
     def operations(self) -> list[Statement]:

@@ -14,7 +14,7 @@ from tideshift.dxf.commands import Verdict
 from tideshift.store import points as store_points
 
 J = JobState
-A, R = Verdict.APPLIED, Verdict.REFUSED
+A, R, F = Verdict.APPLIED, Verdict.REFUSED, Verdict.FAILED
 JOIN_SECONDS = 30
 COMMANDS = {
     "cancel": lambda ddl, job_id: ddl.cancel(job_id)[0],
@@ -156,7 +156,7 @@ def test_a_command_that_meets_a_conflict_is_tried_again_and_then_reported(engine
     first, second = engine.ddl.pause(job.id, other.id)
 
     assert second.verdict is A
-    assert first.verdict is (A if tries == 4 else R)
+    assert first.verdict is (A if tries == 4 else F)
     if tries == 5:
         assert "locked by somebody" in first.reason
         assert engine.job(job.id) == job

@@ -24,7 +24,7 @@ MAY_BE_REFUSED = (
     "is the rowid itself", "AUTOINCREMENT cannot be added", "the rows that a REPLACE may remove cannot be found", "would be no unique key",
     "rows are copied by", "is a part of the key", "neither their numbers nor a primary key", "it would break", "is over a column that is dropped",
     "are deleted together", "a deletion from", "the rowid cannot be reached", "is no table with a unique key", "holds NULL",
-    "there is a constraint", "is the only column", "is generated and has no default", "cannot be looked up by its own key", "take an index",
+    "there is a constraint", "is the only column", "is generated and has no default", "cannot be looked up by its own key", "drop the constraint first",
     "there is a primary key already", "more to", "stands there",
 )  # fmt: skip
 """Reasons for which the documentation says that a change is refused although a reload could make it."""

@@ -7,7 +7,7 @@ from typing import Any
 from tideshift.clock import rfc3339
 from tideshift.config import PARAMETERS
 from tideshift.ddl import tables
-from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.dialect import Dialect, Strategy
 from tideshift.ddl.job import Job, Stage
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.permission import allowed
@@ -32,6 +32,8 @@ def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
     subtasks = [] if reorg is None else dxf_tables.subtasks_of(tx, reorg.id)
     running = _running(tx, task)
     rows: int = sum(s.summary.get("row_count", 0) for s in subtasks if s.step == COPY)
+    if job.strategy == Strategy.DIRECT and job.state in (JobState.DONE, JobState.SYNCED):
+        rows = job.row_total
     rates = [s.summary["rows_per_second"] for s in running if "rows_per_second" in s.summary]
     speed: float | None = sum(rates) if rates else None
     return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tideshift import errors
@@ -97,14 +98,18 @@ class Scheduler:
         return moved
 
     def _plan_next(self, task: Task, tenure: Tenure) -> bool:
-        """Plan the next step that has subtasks; an empty plan is a step that is skipped."""
+        """Plan the next step that has subtasks; an empty plan is a step that is skipped, but for the last one of a task that has not begun."""
         task_type = self.registry.find(task.type)
         metas: list[dict[str, Any]] = []
         try:
             step = task_type.next_step(task)
-            if step != DONE:
+            while step != DONE and not metas:  # ends: each turn takes a later step
                 with self.database.transaction(write=False) as tx:
                     metas = task_type.plan(tx, task, step)
+                following = step if metas else task_type.next_step(replace(task, step=step))
+                if following == DONE and task.state is TaskState.PENDING:
+                    break
+                step = following
         except (errors.Retryable, errors.StateChanged, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a type raises is the task's failure, and stands on its row

@@ -53,7 +53,7 @@ def test_sessions_are_pinned_whatever_the_role_says(postgres_url, database):
     with psycopg.connect(libpq(postgres_url), autocommit=True) as other:
         for setting in (
             "TimeZone = 'Asia/Tokyo'", "DateStyle = 'SQL, DMY'", "IntervalStyle = 'sql_standard'", "bytea_output = 'escape'",
-            "extra_float_digits = 0", "statement_timeout = '1ms'", "default_transaction_isolation = 'serializable'",
+            "extra_float_digits = 0", "statement_timeout = '1s'", "default_transaction_isolation = 'serializable'",
             "search_path = 'public'", "synchronous_commit = 'off'",
         ):  # fmt: skip
             other.execute(f"ALTER ROLE tideshift IN DATABASE {other.info.dbname} SET {setting}")

@@ -102,7 +102,8 @@ class Designer:
         own = self._own_statements(asked, rows)
         if own is not None and self._allows(own):
             layout = lay_out(self.tx, asked, self.driver, captured=False)
-            return self._native(source, own, layout=layout, asked=asked)
+            if not _refers_at_once(layout):
+                return self._native(source, own, layout=layout, asked=asked)
         return self._rebuilt(asked, rows)
 
     def _see_names(self, source: SourceTable, actions: tuple[Action, ...]) -> None:
@@ -177,23 +178,23 @@ class Designer:
         if taken is not None:
             raise refused(source, [f"there is {'an' if taken == 'index' else 'a'} {taken} {change.name!r} already"])
         rows, _ = self.catalog.row_estimate(self.tx, change.table)
-        own = self._rehearsed_index(source, change, rows)
-        if self._allows(own):
-            return self._native(source, own, layout=None, asked=None, may_refuse=parse_index(change.text).unique)
-        ((_, made),) = own.change.after
-        assert made is not None
-        assert made.text is not None
-        added = SourceIndex(made.name, made.text)
-        return self._rebuilt(Reshape(source=source, new_text=source.text, actions=(), added_indexes=(added,)), rows)
-
-    def _rehearsed_index(self, source: SourceTable, change: CreateIndex, rows: int) -> _Own:
         with rehearsal(self.tx, self.driver, filled=source.name if rows else None) as trial:
             try:
                 rehearsed = trial.run([change.text])
             except TextRefused as error:
                 raise refused(source, [f"the library refuses the index: {error}"]) from error
-        native = NativeChange.of([change.text], schema_rows(self.tx), rehearsed)
-        return _Own(native, estimate.seconds("index", rows), instant=False)
+        ((_, made),) = rehearsed.changed.items()
+        assert made is not None
+        assert made.text is not None
+        own = _Own(
+            NativeChange.of([made.text], schema_rows(self.tx), rehearsed),
+            estimate.seconds("index", rows),
+            instant=False,
+        )
+        if self._allows(own):
+            return self._native(source, own, layout=None, asked=None, may_refuse=parse_index(made.text).unique)
+        added = SourceIndex(made.name, made.text)
+        return self._rebuilt(Reshape(source=source, new_text=source.text, actions=(), added_indexes=(added,)), rows)
 
     def _drop_index(self, change: DropIndex) -> Reshaping:
         source, name = self._index(change.index)
@@ -303,6 +304,12 @@ class Designer:
             warnings=tuple(warned),
             detail={"layout": layout.as_record(), "native": None},
         )
+
+
+def _refers_at_once(layout: Layout) -> bool:
+    """Whether rows that are there get a value by which they refer to another row, so that they must be looked at."""
+    filled = {one.name for one in layout.mapped if one.name not in layout.old.columns and one.value != "NULL"}
+    return any(child in filled for reference in layout.new_references for child, _ in reference.columns)
 
 
 def _reads_the_same(text: str, other: str) -> bool:

@@ -25,7 +25,7 @@ from tideshift.errors import CannotReach
 from tideshift.store.driver import DriverCapabilities, Failure, SessionIdentity
 from tideshift.store.tables import NAMESPACE
 
-__all__ = ["SqliteDriver", "library_warnings", "quote"]
+__all__ = ["CACHE_KIB", "SqliteDriver", "library_warnings", "quote"]
 
 _PREFIX = f"{NAMESPACE}_"
 _NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
@@ -44,7 +44,8 @@ _MEANING = {
 }
 _CANNOT_OPEN = {3: "permission denied", 14: "it is not there or may not be opened", 26: "it is not an SQLite database"}
 _LONG_LOG_PAGES = 4000
-_CACHE_KIB = 28 * 1024
+CACHE_KIB = 28 * 1024
+"""What one connection may keep in memory: the pages of the indexes under copy are met again and again, at random."""
 _SYNCHRONOUS = {"NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
 
@@ -101,8 +102,6 @@ class SqliteDriver:
             )
             # Text that is not UTF-8 must come back as the very bytes that it is.
             connection.text_factory = _decode
-            # The pages of the indexes under copy are met again and again, at random.
-            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             try:
                 connection.execute("PRAGMA schema_version").fetchone()
             except self.module.Error as error:
@@ -123,6 +122,7 @@ class SqliteDriver:
         settings = connection.info
         _pin(dbapi_connection, settings, "busy_timeout", max(0, round(lock_wait_seconds * 1000)))
         if write:
+            _pin(dbapi_connection, settings, "cache_size", -CACHE_KIB)
             _pin(
                 dbapi_connection,
                 settings,

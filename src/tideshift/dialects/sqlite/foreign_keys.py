@@ -84,26 +84,24 @@ def foreign_key_reasons(tx: Transaction, table: str, new: Shape) -> list[str]:
     ]  # fmt: skip
 
 
-def new_foreign_keys(tx: Transaction, table: str, new_text: str, driver: SqliteDriver) -> tuple[NewReference, ...]:
-    """Return the foreign keys of the new text that the table does not have yet.
+def new_foreign_keys(
+    tx: Transaction, table: str, texts: tuple[str, str], driver: SqliteDriver
+) -> tuple[NewReference, ...]:
+    """Return the foreign keys of the second text that the first does not have; what the table has already is its own affair.
 
     Raises `LookupError` for one whose parent has no such unique key, which SQLite would call a mismatch at every write.
     """
-    present = [(one.parent.lower(), sorted(_folded(one.columns))) for one in foreign_keys(tx) if same_name(one.child, table)]
+    present, wanted = (_written(text, table, driver) for text in texts)
     with scratch(driver) as trial:
-        trial.run(new_text)
-        rows = trial.run(f'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list({_literal(table)}) ORDER BY id, seq')
+        trial.run(texts[1])
         own_shape = trial.shape(table)
-    grouped: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
-    for number, parent, column, target in rows:
-        grouped.setdefault((number, parent), []).append((column, target))
     found = []
-    for (_, parent), columns in grouped.items():
+    for parent, columns in wanted:
+        if _unordered(parent, columns) in [_unordered(*one) for one in present]:
+            continue
         is_own = same_name(parent, table)
         key = [column[0] for column in sorted(own_shape.columns, key=lambda column: column[4]) if column[4]] if is_own else _primary_key(tx, parent)
         pairs = _pairs(columns, key)
-        if pairs is not None and (parent.lower(), sorted(_folded(pairs))) in present:
-            continue
         enforced = pairs is not None and (
             _is_key([target for _, target in pairs], own_shape) if is_own else is_enforced(tx, Reference(table, parent, pairs, ""))
         )
@@ -113,8 +111,22 @@ def new_foreign_keys(tx: Transaction, table: str, new_text: str, driver: SqliteD
     return tuple(found)
 
 
-def _folded(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    return [(child.lower(), parent.lower()) for child, parent in pairs]
+def _written(text: str, table: str, driver: SqliteDriver) -> list[tuple[str, list[tuple[str, str | None]]]]:
+    """Return parent and columns of each foreign key as the text has them; a parent's column that it leaves out is None."""
+    with scratch(driver) as trial:
+        trial.run(text)
+        rows = trial.run(
+            f'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list({_literal(table)}) ORDER BY id, seq'
+        )
+    grouped: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
+    for number, parent, column, target in rows:
+        grouped.setdefault((number, parent), []).append((column, target))
+    return [(parent, columns) for (_, parent), columns in grouped.items()]
+
+
+def _unordered(parent: str, columns: list[tuple[str, str | None]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return what is the same for two foreign keys that say the same."""
+    return parent.lower(), sorted((child.lower(), (target or "").lower()) for child, target in columns)
 
 
 def _literal(text: str) -> str:

@@ -154,7 +154,7 @@ def _new_references(tx: Transaction, asked: Reshape, new: TableText, driver: Sql
         clause.kind in (ClauseKind.REFERENCES, ClauseKind.FOREIGN_KEY) for clause in new.clauses()
     )
     try:
-        return new_foreign_keys(tx, asked.source.name, asked.new_text, driver) if wanted else ()
+        return new_foreign_keys(tx, asked.source.name, (asked.source.text, asked.new_text), driver) if wanted else ()
     except LookupError as error:
         raise refused(asked.source, [str(error)]) from error
 

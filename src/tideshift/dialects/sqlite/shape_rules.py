@@ -42,7 +42,7 @@ def shape_reasons(
         if _rowid_key(old) != _rowid_key(new):
             reasons.append("INTEGER PRIMARY KEY is the rowid itself; it cannot become or stop being that by a change of type")
         elif _indexes(old) - _indexes(new):
-            reasons.append(f"the change would take an index of {source.name!r} away")
+            reasons.append(f"a unique key of {source.name!r} would go with a column: drop the constraint first")
     before = {column[0].lower(): _comparable(column, actions) for column in old.columns if not _goes(column[0], actions)}
     after = {column[0].lower(): _comparable(column, actions) for column in new.columns if not _comes(column[0], actions)}
     if before != after:

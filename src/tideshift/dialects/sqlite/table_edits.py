@@ -113,8 +113,9 @@ def _drop_column(table: TableText, name: str) -> str:
     column = _find(table.columns, name)
     if len(table.columns) == 1:
         raise EditRefused(f"{name!r} is the only column")
-    at = table.columns.index(column)
-    span = (table.columns[at - 1].end, column.end) if at else (column.start, table.columns[1].start)
+    starts = [start for start in (*(one.start for one in table.columns), *(one.start for one in table.constraints)) if start > column.start]
+    # What stands behind a column, up to the next element, speaks of that column.
+    span = (column.start, min(starts)) if starts else (table.columns[-2].end, column.end)
     text = replace_spans(table.text, [(*span, "")])
     if _others(parse_table(text)) != _others(table, name):
         raise EditRefused(f"{name!r} cannot be cut out of the table's text")
