@@ -146,7 +146,7 @@ def _move_column(drawing: _Drawing) -> Request:
     at = 0 if place == "FIRST" else left.index(beside) + (place == "AFTER")
     moved = (*left[:at], column, *left[at:])
     action = f"MOVE {quoted(column.name)} {place}" + ("" if place == "FIRST" else f" {quoted(beside.name)}")
-    return drawing.alter(action, replace(table, columns=moved))
+    return drawing.alter(action, replace(table, columns=moved), keys_change="UNIQUE" in column.rest or "PRIMARY KEY" in column.rest)
 
 
 def _with(table: Table, column: Column, changed: Column) -> Table:

@@ -32,7 +32,7 @@ from tideshift.dialects.sqlite.create_index import parse_index
 from tideshift.dialects.sqlite.create_table import ClauseKind, TableText, UnreadableText, identifiers, parse_table
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.layout import Layout, SourceIndex
-from tideshift.dialects.sqlite.native import NativeChange, statement_of
+from tideshift.dialects.sqlite.native import NativeChange, lets_unknown_pass, statement_of
 from tideshift.dialects.sqlite.references import are_touched
 from tideshift.dialects.sqlite.rehearsal import rehearsal, schema_rows, what_breaks
 from tideshift.dialects.sqlite.reshape import Reshape, lay_out, refused, try_shapes
@@ -132,6 +132,8 @@ class Designer:
         statements = [one[0] for one in found if one is not None]
         kinds = [one[1] for one in found if one is not None]
         if len(statements) != len(asked.actions):
+            return None
+        if any(isinstance(action, AddConstraint) for action in asked.actions) and not lets_unknown_pass(self.driver):
             return None
         with rehearsal(self.tx, self.driver, filled=source.name if rows else None) as trial:
             if rows and not trial.has_row:

@@ -31,11 +31,12 @@ from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.references import see_all_references
 from tideshift.dialects.sqlite.rehearsal import Name, Rehearsed, SchemaRow, schema_rows
 from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, refusal
+from tideshift.dialects.sqlite.scratch import TextRefused, scratch
 from tideshift.dialects.sqlite.texts import index_texts, shadow_text
 from tideshift.errors import SchemaChanged, ValueRefused
 from tideshift.store.database import Session, Transaction
 
-__all__ = ["NativeChange", "SqliteNative", "statement_of"]
+__all__ = ["NativeChange", "SqliteNative", "lets_unknown_pass", "statement_of"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,18 @@ def statement_of(table: str, action: Action) -> tuple[str, str] | None:
         case DropConstraint(name=str() as name):
             return f"{alter} DROP CONSTRAINT {quote(name)}", "catalogue"
     return None
+
+
+def lets_unknown_pass(driver: SqliteDriver) -> bool:
+    """Whether the library's ADD CHECK takes a row for which the condition is NULL, as every INSERT does; 3.53.4 does not."""
+    with scratch(driver) as trial:
+        trial.run("CREATE TABLE t (a INTEGER)")
+        trial.run("INSERT INTO t VALUES (NULL)")
+        try:
+            trial.run("ALTER TABLE t ADD CONSTRAINT positive CHECK (a > 0)")
+        except TextRefused:
+            return False
+    return True
 
 
 def _is_checked(definition: str) -> bool:
