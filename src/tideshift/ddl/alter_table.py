@@ -257,7 +257,7 @@ def _position(reader: StatementReader) -> Position:
 
 
 def _column_word(reader: StatementReader) -> None:
-    """Pass the word COLUMN where it is the keyword and not the column's own name."""
+    """Pass the word COLUMN where it is the keyword and not the column's own name, which is where a name follows."""
     following = reader.tokens[reader.at + 1] if reader.at + 1 < len(reader.tokens) else None
-    if reader.word() == "COLUMN" and following is not None and following.name is not None and following.keyword not in _PLACES:
+    if reader.word() == "COLUMN" and following is not None and following.name is not None:
         reader.at += 1

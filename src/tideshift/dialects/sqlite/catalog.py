@@ -19,6 +19,7 @@ from tideshift.store.tables import NAMESPACE
 __all__ = ["SourceTable", "SqliteCatalog", "find_table", "near", "shape_of"]
 
 _COUNTED_ROWS_MAX = 20_000
+_ANALYZED_ROWS_MIN = 100_000
 _FEW_PAGES = 1_000
 
 
@@ -63,7 +64,7 @@ def find_table(tx: Transaction, table: TableName) -> SourceTable:
 
 
 def _refuse(table: TableName, reason: str) -> None:
-    raise PlanRefused(f"the type of a column of {str(table)!r} cannot be changed: {reason}", reasons=[reason])
+    raise PlanRefused(f"{str(table)!r} cannot be changed: {reason}", reasons=[reason])
 
 
 def _table_names(tx: Transaction) -> list[str]:
@@ -104,10 +105,16 @@ class SqliteCatalog:
         ).scalar()
         if counted < _COUNTED_ROWS_MAX:
             return int(counted), True
-        analyzed = self._analyzed_rows(tx, name)
-        if analyzed is None:
-            analyzed = self._rows_by_keys(tx, name)
+        analyzed = self._analyzed_rows(tx, name) or 0
+        if analyzed < _ANALYZED_ROWS_MIN:  # none, or from a time when the table was small: how it is changed must not hang on that
+            analyzed = max(analyzed, self._rows_by_keys(tx, name))
         return max(int(counted), analyzed), False
+
+    def row_bytes(self, tx: Transaction, name: str) -> int:
+        """Return the mean size of the first rows."""
+        columns = [column[0] for column in shape_of(tx, name).columns]
+        lengths = " + ".join(f"coalesce(length(CAST({quote(column)} AS BLOB)), 0) + 1" for column in columns)
+        return int(tx.run_verbatim(f"SELECT avg(n) FROM (SELECT {lengths} AS n FROM {quote(name)} LIMIT 200)").scalar() or 0)
 
     def _analyzed_rows(self, tx: Transaction, name: str) -> int | None:
         if not tx.run_verbatim("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").rows:
@@ -122,10 +129,7 @@ class SqliteCatalog:
         from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 
         order = SqliteKeyOrder.read(tx, name, self._driver)
-        columns = [column[0] for column in shape_of(tx, name).columns]
-        lengths = " + ".join(f"coalesce(length({quote(column)}), 0) + 1" for column in columns)
-        mean = tx.run_verbatim(f"SELECT avg(n) FROM (SELECT {lengths} AS n FROM {quote(name)} LIMIT 200)").scalar()
-        by_size = size // max(1, int(mean or 1))
+        by_size = size // max(1, self.row_bytes(tx, name))
         ends = order.first_and_last(tx) if order.rowid else None
         if ends is None:
             return by_size

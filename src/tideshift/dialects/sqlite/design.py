@@ -6,7 +6,7 @@ one transaction where that is; a shadow table. A person may ask for one of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tideshift.ddl.change import (
     Action,
@@ -15,6 +15,7 @@ from tideshift.ddl.change import (
     AlterTable,
     Change,
     CreateIndex,
+    DropColumn,
     DropIndex,
     Reindex,
     RenameColumn,
@@ -31,15 +32,18 @@ from tideshift.dialects.sqlite.catalog import SourceTable, SqliteCatalog, find_t
 from tideshift.dialects.sqlite.create_index import parse_index
 from tideshift.dialects.sqlite.create_table import ClauseKind, TableText, UnreadableText, identifiers, parse_table
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
+from tideshift.dialects.sqlite.foreign_keys import foreign_key_reasons
 from tideshift.dialects.sqlite.layout import Layout, SourceIndex
 from tideshift.dialects.sqlite.native import NativeChange, lets_unknown_pass, statement_of
 from tideshift.dialects.sqlite.references import are_touched
 from tideshift.dialects.sqlite.rehearsal import rehearsal, schema_rows, what_breaks
 from tideshift.dialects.sqlite.reshape import Reshape, lay_out, refused, try_shapes
-from tideshift.dialects.sqlite.scratch import TextRefused, schema_can_be_written
+from tideshift.dialects.sqlite.scratch import TextRefused, schema_can_be_written, scratch
 from tideshift.dialects.sqlite.table_edits import EditRefused, edited
+from tideshift.dialects.sqlite.using import without_double_quotes
 from tideshift.errors import NotFound
 from tideshift.store.database import Transaction
+from tideshift.store.tables import NAMESPACE
 
 __all__ = ["Designer"]
 
@@ -96,7 +100,9 @@ class Designer:
             nothing = _Own(NativeChange((), (), ()), 0.0, instant=True)
             return self._native(source, nothing, layout=None, asked=None, told=(f"{source.name} has what is asked for already",))
         try_shapes(asked, self.driver)
-        broken = what_breaks(self.tx, self.driver, source.name, asked.new_text)
+        self._see_quoted_names(source, change.actions)
+        dropped = [action.column for action in change.actions if isinstance(action, DropColumn)]
+        broken = what_breaks(self.tx, self.driver, source.name, asked.new_text, dropped=dropped)
         if broken:
             raise refused(source, [f"it would break {one}" for one in broken])
         own = self._own_statements(asked, rows)
@@ -125,6 +131,15 @@ class Designer:
             raise refused(source, [str(error)]) from error
         return text
 
+    def _see_quoted_names(self, source: SourceTable, actions: tuple[Action, ...]) -> None:
+        """See that no name in double quotes in what is added names nothing: to the library it would be a string, in every row."""
+        text = self._new_text(source, tuple(map(_in_other_quotes, actions)))
+        with scratch(self.driver) as trial:
+            try:
+                trial.run(text)
+            except TextRefused as error:
+                raise refused(source, [f"a name in double quotes names nothing, and a string stands in single quotes: {error}"]) from error
+
     def _own_statements(self, asked: Reshape, rows: int) -> _Own | None:
         """Rehearse the database's own statements; None where it has none, this version takes them not, or makes something else of them."""
         source = asked.source
@@ -147,7 +162,11 @@ class Designer:
         made = rehearsed.changed.get(("table", source.name))
         if set(rehearsed.changed) != {("table", source.name)} or made is None or not _reads_the_same(made.text or "", asked.new_text):
             return None
-        hold = sum(estimate.seconds(kind, rows) for kind in kinds)
+        if parse_table(source.text).strict:
+            # SQLite looks at every row of a STRICT table that gets a column.
+            kinds = ["scan" if isinstance(action, AddColumn) else kind for action, kind in zip(asked.actions, kinds, strict=True)]
+        row_bytes = self.catalog.row_bytes(self.tx, source.name)
+        hold = sum(estimate.seconds(kind, rows, row_bytes=row_bytes) for kind in kinds)
         return _Own(NativeChange.of(statements, schema_rows(self.tx), rehearsed), hold, all(kind == "catalogue" for kind in kinds))
 
     def _allows(self, own: _Own) -> bool:
@@ -157,6 +176,8 @@ class Designer:
         return self.wished is Strategy.DIRECT or (self.wished is Strategy.INSTANT and own.instant)
 
     def _renamed(self, source: SourceTable, action: RenameColumn | RenameTable, rows: int) -> Reshaping:
+        if isinstance(action, RenameTable):
+            _see_name(source, action.new_name)
         if self.wished is Strategy.SHADOW_TABLE:
             raise refused(source, ["a rename is the database's own, at once; no shadow table is needed"])
         statement = statement_of(source.name, action)
@@ -176,6 +197,7 @@ class Designer:
 
     def _create_index(self, change: CreateIndex) -> Reshaping:
         source = find_table(self.tx, change.table)
+        _see_name(source, change.name)
         taken = self.tx.run_verbatim("SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE", (change.name,)).scalar()
         if taken is not None:
             raise refused(source, [f"there is {'an' if taken == 'index' else 'a'} {taken} {change.name!r} already"])
@@ -183,6 +205,7 @@ class Designer:
         with rehearsal(self.tx, self.driver, filled=source.name if rows else None) as trial:
             try:
                 rehearsed = trial.run([change.text])
+                trial.run([f"DROP INDEX {quote(change.name)}", without_double_quotes(change.text)])
             except TextRefused as error:
                 raise refused(source, [f"the library refuses the index: {error}"]) from error
         ((_, made),) = rehearsed.changed.items()
@@ -190,7 +213,7 @@ class Designer:
         assert made.text is not None
         own = _Own(
             NativeChange.of([made.text], schema_rows(self.tx), rehearsed),
-            estimate.seconds("index", rows),
+            estimate.seconds("index", rows, row_bytes=self.catalog.row_bytes(self.tx, source.name)),
             instant=False,
         )
         if self._allows(own):
@@ -202,6 +225,11 @@ class Designer:
         source, name = self._index(change.index)
         if self.wished is Strategy.SHADOW_TABLE:
             raise refused(source, ["an index is dropped by the database's own statement; no shadow table is needed"])
+        shape = shape_of(self.tx, source.name)
+        left = replace(shape, indexes=tuple(index for index in shape.indexes if index.name != name))
+        needed = foreign_key_reasons(self.tx, source.name, left, source.text, self.driver)
+        if needed:
+            raise refused(source, needed)
         rows, _ = self.catalog.row_estimate(self.tx, TableName(None, source.name))
         statement = f"DROP INDEX {quote(name)}"
         with rehearsal(self.tx, self.driver, filled=None) as trial:
@@ -219,7 +247,7 @@ class Designer:
         rows, _ = self.catalog.row_estimate(self.tx, TableName(None, source.name))
         number = 1 if index is not None else len(source.indexes) + len(source.automatic_indexes)
         statement = f"REINDEX {quote(index if index is not None else source.name)}"
-        hold = number * estimate.seconds("index", rows)
+        hold = number * estimate.seconds("index", rows, row_bytes=self.catalog.row_bytes(self.tx, source.name))
         own = _Own(NativeChange((statement,), (), ()), hold, instant=False)
         if self._allows(own):
             return self._native(source, own, layout=None, asked=None)
@@ -308,9 +336,23 @@ class Designer:
         )
 
 
+def _see_name(source: SourceTable, name: str) -> None:
+    if name.lower().startswith(f"{NAMESPACE}_"):
+        raise refused(source, [f"names that begin with {NAMESPACE}_ are tideshift's own"])
+
+
+def _in_other_quotes(action: Action) -> Action:
+    match action:
+        case AddColumn():
+            return replace(action, definition=without_double_quotes(action.definition))
+        case AddConstraint():
+            return replace(action, text=without_double_quotes(action.text))
+    return action
+
+
 def _refers_at_once(layout: Layout) -> bool:
     """Whether rows that are there get a value by which they refer to another row, so that they must be looked at."""
-    filled = {one.name for one in layout.mapped if one.name not in layout.old.columns and one.value != "NULL"}
+    filled = {one.name for one in layout.mapped if one.value not in ("NULL", quote(one.name))}
     return any(child in filled for reference in layout.new_references for child, _ in reference.columns)
 
 

@@ -24,6 +24,8 @@ class Reference:
     parent: str
     columns: tuple[tuple[str, str], ...]
     on_delete: str
+    implied: bool = False
+    """Whether it leaves the parent's columns out, which makes them its primary key."""
 
     @property
     def sort_key(self) -> list[str]:
@@ -44,7 +46,7 @@ def foreign_keys(tx: Transaction) -> list[Reference]:
     for (child, _, parent, on_delete), columns in grouped.items():
         pairs = _pairs(columns, _primary_key(tx, parent))
         if pairs is not None:
-            found.append(Reference(child, parent, pairs, on_delete.upper()))
+            found.append(Reference(child, parent, pairs, on_delete.upper(), implied=not all(target for _, target in columns)))
     return found
 
 
@@ -74,14 +76,24 @@ def _is_key(columns: list[str], shape: Shape) -> bool:
     return len(wanted) == len(columns) and wanted in [{name.lower() for name in key} for key in keys]
 
 
-def foreign_key_reasons(tx: Transaction, table: str, new: Shape) -> list[str]:
-    """Return why rows that refer to the table could no longer do so in its new shape (none: they can)."""
+def foreign_key_reasons(tx: Transaction, table: str, new: Shape, new_text: str, driver: SqliteDriver) -> list[str]:
+    """Return why rows that refer to the table, its own among them, could no longer do so in its new shape (none: they can)."""
+    referring = [one for one in foreign_keys(tx) if same_name(one.parent, table) and is_enforced(tx, one)]
+    if any(same_name(one.child, table) for one in referring):
+        kept = [{child.lower() for child, _ in columns} for parent, columns in _written(new_text, table, driver) if same_name(parent, table)]
+        referring = [one for one in referring if not same_name(one.child, table) or {child.lower() for child, _ in one.columns} in kept]
     return [
-        f"{one.child} refers to {', '.join(parent for _, parent in one.columns)}, which would be no unique key of {table!r} any more"
-        for one in foreign_keys(tx)
-        if same_name(one.parent, table) and not same_name(one.child, table) and is_enforced(tx, one)
-        and not _is_key([parent for _, parent in one.columns], new)
-    ]  # fmt: skip
+        f"{one.child} refers to {', '.join(parent for _, parent in one.columns)}, which would be no {'primary' if one.implied else 'unique'} key of"
+        f" {table!r} any more"
+        for one in referring
+        if not _is_still_key(one, new)
+    ]
+
+
+def _is_still_key(reference: Reference, new: Shape) -> bool:
+    columns = [parent.lower() for _, parent in reference.columns]
+    primary = [column[0].lower() for column in sorted(new.columns, key=lambda column: column[4]) if column[4]]
+    return columns == primary if reference.implied else _is_key(columns, new)
 
 
 def new_foreign_keys(

@@ -243,9 +243,13 @@ class Layout:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Return the columns of the new shape that are stored in a row and can be compared."""
+        """Return the columns of the new shape that are stored in a row and can be compared.
+
+        What is generated may be computed from a value that is given once, and then is another one in each copy too.
+        """
         once = {one.name for one in self.mapped if one.given_once}
-        return tuple(name for name in self.new.columns if name not in self.new.virtual and name not in once)
+        left_out = {*once, *self.new.generated} if once else set(self.new.virtual)
+        return tuple(name for name in self.new.columns if name not in left_out)
 
     @property
     def new_indexes(self) -> tuple[SourceIndex, ...]:

@@ -172,6 +172,7 @@ class SqliteNative:
         check_source(tx, layout)
         if points.CHANGE.on:
             points.CHANGE.fire(job=reorg.job_id)
+        _see_numbers(tx, layout)
         tx.run_verbatim(shadow_text(layout, names))
         try:
             copied = insert_rows(tx, layout, names.shadow, "1", ())
@@ -186,6 +187,17 @@ class SqliteNative:
         cutover.exchange(tx, layout, names, self._driver)
         if points.CHANGED.on:
             points.CHANGED.fire(job=reorg.job_id)
+
+
+def _see_numbers(tx: Transaction, layout: Layout) -> None:
+    """See that no NULL would become the number of a row, which the library would choose without a word."""
+    number = layout.new.rowid_column
+    value = next((one.value for one in layout.mapped if one.name == number), None)
+    if number is None or value is None or number == layout.old.rowid_column:
+        return
+    if tx.run_verbatim(f"SELECT 1 FROM {quote(layout.table)} WHERE ({value}) IS NULL LIMIT 1").rows:
+        hint = "Give the row a number, then submit the change again."
+        raise ValueRefused(f"a row of {layout.table} has NULL in {number}, which would be its number", hint=hint, table=layout.table, column=number)
 
 
 def _see(tx: Transaction, change: NativeChange, what: str) -> None:
@@ -214,4 +226,5 @@ def _make_index(tx: Transaction, text: str, table: str, *, shown: tuple[str, str
             raise
         count, *found = shared[0]
         message = f"{count} rows of {shown[1]} have the same values ({', '.join(map(str, found))}), and index {shown[0]} would be unique"
-        raise ValueRefused(message, table=shown[1], column=None, values=list(found)) from error
+        hint = "Correct the row, then submit the change again."
+        raise ValueRefused(message, hint=hint, table=shown[1], column=None, values=list(found)) from error

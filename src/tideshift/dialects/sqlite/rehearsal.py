@@ -13,6 +13,7 @@ from typing import Any
 
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.scratch import Scratch, TextRefused, scratch
+from tideshift.dialects.sqlite.using import without_double_quotes
 from tideshift.store.database import Transaction
 from tideshift.store.tables import NAMESPACE
 
@@ -59,12 +60,17 @@ def newly_broken(before: Working, after: Working) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def what_breaks(tx: Transaction, driver: SqliteDriver, table: str, new_text: str) -> tuple[str, ...]:
-    """Return what would not work any more if the table had this text."""
+def what_breaks(tx: Transaction, driver: SqliteDriver, table: str, new_text: str, *, dropped: Sequence[str]) -> tuple[str, ...]:
+    """Return what would not work any more if the table had this text.
+
+    The name of a column that goes, in double quotes, would be a string from then on to the library, and nothing would fail: it is tried in other quotes.
+    """
     rows = schema_rows(tx)
     changed = [replace(row, text=new_text) if (row.kind, row.name) == ("table", table) else row for row in rows]
+    old, new = ([replace(row, text=row.text and without_double_quotes(row.text, dropped)) for row in these] for these in (rows, changed))
     with scratch(driver) as before, scratch(driver) as after:
-        return newly_broken(Rehearsal(before, rows, None).working(), Rehearsal(after, changed, None).working())
+        worked, works = Rehearsal(before, old, None), Rehearsal(after, new, None)
+        return newly_broken({**worked.made, **worked.working()}, {**works.made, **works.working()})
 
 
 @contextmanager
@@ -81,6 +87,7 @@ class Rehearsal:
     def __init__(self, trial: Scratch, rows: Sequence[SchemaRow], filled: str | None) -> None:
         self._trial = trial
         self.has_row = False
+        self.made: Working = {}
         trial.run("PRAGMA foreign_keys = OFF")
         for row in sorted(rows, key=lambda row: _ORDER[row.kind]):
             if row.kind == "index" and not self.has_row and filled is not None:
@@ -92,11 +99,8 @@ class Rehearsal:
     def _make(self, row: SchemaRow) -> None:
         if row.text is None or (row.kind == "table" and self._there(row.name)):
             return
-        try:
-            self._trial.run(row.text)
-        except TextRefused:
-            # A module, function or collation of the application's: it can be judged neither before nor after.
-            return
+        # A module, function or collation of the application's is not there: that can be judged neither before nor after.
+        self.made[f"{row.kind} {row.name}", -1] = self._refusal(row.text)
 
     def _there(self, name: str) -> bool:
         """Whether a virtual table has made this table of its own already."""

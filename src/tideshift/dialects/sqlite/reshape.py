@@ -70,7 +70,7 @@ def lay_out(tx: Transaction, asked: Reshape, driver: SqliteDriver, *, captured: 
     old, new = try_shapes(asked, driver)
     reasons = shape_reasons(source, real, (old.shape, new.shape), (old.table, new.table), asked.actions)
     reasons += using_reasons(source, old.table, driver, real, asked.actions)
-    reasons += foreign_key_reasons(tx, source.name, new.shape)
+    reasons += foreign_key_reasons(tx, source.name, new.shape, asked.new_text, driver)
     if reasons:
         raise refused(source, reasons)
     sides = (_side(old, source.automatic_indexes), _side(new, new.automatic_indexes))

@@ -88,7 +88,15 @@ def _value_refused(layout: Layout, target: str, key: Bound, error: TideshiftErro
         column=layout.changed[0] if layout.changed else None,
         key=key,
         reason=reason,
+        **_hint(layout, reason),
     )
+
+
+def _hint(layout: Layout, reason: str) -> dict[str, str]:
+    """Say what to do where a USING expression is of no help: no column's values are converted."""
+    if "NOT NULL" in reason and not any(reason.endswith(f".{name}") for name in layout.old.columns):
+        return {"hint": "Give the new column a DEFAULT, or add it without NOT NULL; then submit the change again."}
+    return {} if layout.converted else {"hint": "Correct the row, then submit the change again."}
 
 
 def _in_the_users_words(layout: Layout, target: str, text: str) -> str:
@@ -97,7 +105,7 @@ def _in_the_users_words(layout: Layout, target: str, text: str) -> str:
 
     def index_name(found: re.Match[str]) -> str:
         number = int(found[1])
-        return layout.indexes[number - 1].name if 1 <= number <= len(layout.indexes) else found[0]
+        return layout.new_indexes[number - 1].name if 1 <= number <= len(layout.new_indexes) else found[0]
 
     return re.sub(rf"{re.escape(prefix)}_index_([0-9]+)", index_name, text).replace(target, layout.table)
 

@@ -38,11 +38,11 @@ def shape_reasons(
     if real != old:
         return ["the catalogue does not show the table as its own text makes it"]
     reasons = _autoincrement_reasons(tables)
-    if not any(_about_keys(action) for action in actions):
-        if _rowid_key(old) != _rowid_key(new):
-            reasons.append("INTEGER PRIMARY KEY is the rowid itself; it cannot become or stop being that by a change of type")
-        elif _indexes(old) - _indexes(new):
-            reasons.append(f"a unique key of {source.name!r} would go with a column: drop the constraint first")
+    if _rowid_key(old) != _rowid_key(new) and not _is_about_the_primary_key(actions, tables[1]):
+        by = "with its column: drop the primary key first" if any(isinstance(action, DropColumn) for action in actions) else "by a change of type"
+        reasons.append(f"INTEGER PRIMARY KEY is the rowid itself; it cannot become or stop being that {by}")
+    elif not any(_about_keys(action) for action in actions) and _indexes(old) - _indexes(new):
+        reasons.append(f"a unique key of {source.name!r} would go with a column: drop the constraint first")
     before = {column[0].lower(): _comparable(column, actions) for column in old.columns if not _goes(column[0], actions)}
     after = {column[0].lower(): _comparable(column, actions) for column in new.columns if not _comes(column[0], actions)}
     if before != after:
@@ -53,6 +53,19 @@ def shape_reasons(
 def _autoincrement_reasons(tables: tuple[TableText, TableText]) -> list[str]:
     had, has = (any(clause.kind is ClauseKind.AUTOINCREMENT for clause in table.clauses()) for table in tables)
     return ["AUTOINCREMENT cannot be added to a table that is there"] if has and not had else []
+
+
+def _is_about_the_primary_key(actions: Sequence[Action], new: TableText) -> bool:
+    """Whether what is the rowid was asked to change."""
+    for action in actions:
+        match action:
+            case SetOption():
+                return True
+            case AddConstraint(constraint=kind) | DropConstraint(constraint=kind) if kind in (ConstraintKind.PRIMARY_KEY, None):
+                return True
+            case AddColumn() if any(clause.kind is ClauseKind.PRIMARY_KEY for clause in new.column(action.column).clauses):
+                return True
+    return False
 
 
 def _about_keys(action: Action) -> bool:

@@ -215,7 +215,8 @@ def _without(table: TableText, column: ColumnText, kind: ClauseKind) -> str:
     edits: list[Edit] = []
     for number, clause in enumerate(column.clauses):
         if clause.kind is kind:
-            edits.append((*_span(column, number), ""))
+            start, end = _span(column, number)
+            edits.append((start, end, " " if table.text[end : end + 1].isalnum() else ""))
     return replace_spans(table.text, edits)
 
 

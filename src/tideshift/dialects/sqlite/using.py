@@ -6,7 +6,9 @@ text. And a function such as `date('now')` is refused in an index only once it i
 
 from __future__ import annotations
 
-from tideshift.ddl.tokens import TokenKind, replace_spans, significant, unquote
+from collections.abc import Sequence
+
+from tideshift.ddl.tokens import TokenKind, replace_spans, same_name, significant, unquote
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.scratch import Shape, TextRefused, scratch
 
@@ -16,14 +18,15 @@ _PROBES = (None, 0, 1, 1.5, "", "x", "2020-01-01", b"x")
 """Values that every column has in turn, so that most branches of an expression are taken."""
 
 
-def without_double_quotes(expression: str) -> str:
-    """Return the expression with other quotes about its names, in which the library sees names only."""
+def without_double_quotes(expression: str, names: Sequence[str] | None = None) -> str:
+    """Return a text with other quotes about its names, or about those given, in which the library sees names only and no strings."""
     return replace_spans(
         expression,
         [
             (token.start, token.end, "`" + unquote(token.text).replace("`", "``") + "`")
             for token in significant(expression)
             if token.kind is TokenKind.QUOTED and token.text.startswith('"')
+            and (names is None or any(same_name(unquote(token.text), name) for name in names))
         ],
     )
 
