@@ -19,7 +19,6 @@ from tideshift.store.tables import NAMESPACE
 __all__ = ["SourceTable", "SqliteCatalog", "find_table", "near", "shape_of"]
 
 _COUNTED_ROWS_MAX = 20_000
-_ANALYZED_ROWS_MIN = 100_000
 _FEW_PAGES = 1_000
 
 
@@ -105,10 +104,15 @@ class SqliteCatalog:
         ).scalar()
         if counted < _COUNTED_ROWS_MAX:
             return int(counted), True
-        analyzed = self._analyzed_rows(tx, name) or 0
-        if analyzed < _ANALYZED_ROWS_MIN:  # none, or from a time when the table was small: how it is changed must not hang on that
-            analyzed = max(analyzed, self._rows_by_keys(tx, name))
+        analyzed = self._analyzed_rows(tx, name)
+        if analyzed is None:
+            analyzed = self._rows_by_keys(tx, name)
         return max(int(counted), analyzed), False
+
+    def rows_at_most(self, tx: Transaction, table: TableName) -> int:
+        """Estimate upwards: ANALYZE may have been run when the table was small, and how it is changed must not hang on that."""
+        rows, exact = self.row_estimate(tx, table)
+        return rows if exact else max(rows, self._rows_by_keys(tx, find_table(tx, table).name))
 
     def row_bytes(self, tx: Transaction, name: str) -> int:
         """Return the mean size of the first rows."""

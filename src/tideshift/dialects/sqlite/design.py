@@ -92,7 +92,7 @@ class Designer:
     def _alter(self, change: AlterTable) -> Reshaping:
         source = find_table(self.tx, change.table)
         self._see_names(source, change.actions)
-        rows, _ = self.catalog.row_estimate(self.tx, change.table)
+        rows = self.catalog.rows_at_most(self.tx, change.table)
         if isinstance(change.actions[0], (RenameColumn, RenameTable)):
             return self._renamed(source, change.actions[0], rows)
         asked = Reshape(source=source, new_text=self._new_text(source, change.actions), actions=change.actions)
@@ -201,7 +201,7 @@ class Designer:
         taken = self.tx.run_verbatim("SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE", (change.name,)).scalar()
         if taken is not None:
             raise refused(source, [f"there is {'an' if taken == 'index' else 'a'} {taken} {change.name!r} already"])
-        rows, _ = self.catalog.row_estimate(self.tx, change.table)
+        rows = self.catalog.rows_at_most(self.tx, change.table)
         with rehearsal(self.tx, self.driver, filled=source.name if rows else None) as trial:
             try:
                 rehearsed = trial.run([change.text])
@@ -230,7 +230,7 @@ class Designer:
         needed = foreign_key_reasons(self.tx, source.name, left, source.text, self.driver)
         if needed:
             raise refused(source, needed)
-        rows, _ = self.catalog.row_estimate(self.tx, TableName(None, source.name))
+        rows = self.catalog.rows_at_most(self.tx, TableName(None, source.name))
         statement = f"DROP INDEX {quote(name)}"
         with rehearsal(self.tx, self.driver, filled=None) as trial:
             try:
@@ -244,7 +244,7 @@ class Designer:
         name = change.name
         table = self.tx.run_verbatim("SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", (name.name,)).scalar()
         source, index = (find_table(self.tx, name), None) if table is not None else self._index(name, automatic=True)
-        rows, _ = self.catalog.row_estimate(self.tx, TableName(None, source.name))
+        rows = self.catalog.rows_at_most(self.tx, TableName(None, source.name))
         number = 1 if index is not None else len(source.indexes) + len(source.automatic_indexes)
         statement = f"REINDEX {quote(index if index is not None else source.name)}"
         hold = number * estimate.seconds("index", rows, row_bytes=self.catalog.row_bytes(self.tx, source.name))

@@ -70,7 +70,7 @@ def what_breaks(tx: Transaction, driver: SqliteDriver, table: str, new_text: str
     old, new = ([replace(row, text=row.text and without_double_quotes(row.text, dropped)) for row in these] for these in (rows, changed))
     with scratch(driver) as before, scratch(driver) as after:
         worked, works = Rehearsal(before, old, None), Rehearsal(after, new, None)
-        return newly_broken({**worked.made, **worked.working()}, {**works.made, **works.working()})
+        return newly_broken(worked.made, works.made) or newly_broken(worked.working(), works.working())
 
 
 @contextmanager
@@ -90,6 +90,8 @@ class Rehearsal:
         self.made: Working = {}
         trial.run("PRAGMA foreign_keys = OFF")
         for row in sorted(rows, key=lambda row: _ORDER[row.kind]):
+            if self._without_its_table(row):
+                continue
             if row.kind == "index" and not self.has_row and filled is not None:
                 self.has_row = self._fill(filled)
             self._make(row)
@@ -101,6 +103,9 @@ class Rehearsal:
             return
         # A module, function or collation of the application's is not there: that can be judged neither before nor after.
         self.made[f"{row.kind} {row.name}", -1] = self._refusal(row.text)
+
+    def _without_its_table(self, row: SchemaRow) -> bool:
+        return row.kind == "index" and self.made.get((f"table {row.table}", -1)) is not None
 
     def _there(self, name: str) -> bool:
         """Whether a virtual table has made this table of its own already."""
