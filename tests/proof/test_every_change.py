@@ -47,4 +47,4 @@ def test_every_kind_of_change_equals_its_twin(kind: str) -> None:
             ended[compare_any(path, scenario, random_request(random, scenario, kind), note)] += 1
 
     examples()
-    assert ended["changed"] >= EXAMPLES / 8, ended
+    assert ended["changed"] >= EXAMPLES // 8, ended
