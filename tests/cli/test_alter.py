@@ -33,6 +33,16 @@ def test_replaced_table_is_purged_before_it_returns(altered):
     assert ask(path, "SELECT name FROM sqlite_master WHERE name GLOB 'tideshift_[0-9]*'") == []
 
 
+def test_nothing_is_said_of_a_replaced_table_where_there_was_none(tmp_path):
+    """A change at once replaces no table."""
+    path = make_shop(tmp_path / "shop.db", rows=3)
+
+    ran = run("alter", "ALTER TABLE goods RENAME TO wares", url=path)
+
+    assert ran.code == 0, ran.err
+    assert "replaced table" not in ran.err
+
+
 def test_progress_without_terminal_is_plain_lines(altered):
     """Without a terminal each change of state or stage is one plain line on stderr, and nothing is rewritten."""
     _, ran = altered

@@ -263,7 +263,7 @@ def test_the_row_names_the_sessions_to_end(stepped, ann, bob, clock):
 def test_a_frozen_owner_is_ended_before_the_next_begins(stepped, ann, bob, clock, one_event):
     """Where sessions can be ended, one that is frozen in a transaction, its lease row locked, cannot commit any more."""
     if not stepped.driver.capabilities.ends_sessions:
-        pytest.skip("capability ends_sessions")
+        pytest.skip("this database has no sessions that can be ended")
     with stepped.session() as frozen:
         old = ann.acquire(sessions=[frozen.identity])
         with pytest.raises(AmbiguousCommit), frozen.transaction() as tx:  # noqa: PT012
@@ -285,7 +285,7 @@ def test_a_frozen_owner_is_ended_before_the_next_begins(stepped, ann, bob, clock
 def test_an_owner_whose_process_ended_is_succeeded_at_once(stepped, ann, bob):
     """Where a session is its process, nobody waits for the expiry of one that is known dead; a living one keeps it."""
     if not stepped.driver.capabilities.session_is_process:
-        pytest.skip("capability session_is_process")
+        pytest.skip("a session of this database is no process of this host")
     with stepped.session() as session:
         living = session.identity
     child = subprocess.Popen([sys.executable, "-c", ""])

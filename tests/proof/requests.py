@@ -91,8 +91,8 @@ def _add_column(drawing: _Drawing) -> Request:
 def _drop_column(drawing: _Drawing) -> Request:
     table, column = drawing.table, drawing.column()
     if drawing.random.random() < 0.75:  # most columns are spoken of by others, and refused: let most be the one that is least spoken of
-        texts = [*drawing.scenario.others, table.text()]
-        column = min(table.columns, key=lambda one: sum(text.count(one.name) for text in texts))
+        spoken = [token.strip("\"`[]").replace('""', '"').lower() for text in (*drawing.scenario.others, table.text()) for token in _NAME.findall(text)]
+        column = min(table.columns, key=lambda one: ("UNIQUE" in one.rest or "PRIMARY KEY" in one.rest, spoken.count(one.name.lower())))
     left = tuple(one for one in table.columns if one is not column)
     return drawing.alter(f"DROP COLUMN {quoted(column.name)}", replace(table, columns=left), keys_change="UNIQUE" in column.rest)
 
@@ -244,6 +244,7 @@ def _drop_index(drawing: _Drawing) -> Request:
     return drawing.whole(statement, drawing.table)
 
 
+_NAME = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|\w+""")
 _MAKERS: dict[str, Callable[[_Drawing], Request]] = {
     "add column": _add_column,
     "drop column": _drop_column,

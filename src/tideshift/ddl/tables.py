@@ -203,6 +203,11 @@ def artifacts_of(tx: Transaction, job_id: int) -> list[Artifact]:
     return [from_row(Artifact, row) for row in tx.execute(statement).mappings()]
 
 
+def has_made_artifacts(tx: Transaction, job_id: int) -> bool:
+    """Whether a job ever made something of ours, dropped by now or not."""
+    return bool(tx.execute(select(artifact.c.ordinal).where(artifact.c.job_id == job_id).limit(1)).all())
+
+
 def live_artifacts(tx: Transaction) -> list[Artifact]:
     """Read every artifact that is not dropped."""
     statement = select(artifact).where(artifact.c.dropped_at.is_(None)).order_by(artifact.c.job_id, artifact.c.ordinal)

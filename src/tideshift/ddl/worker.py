@@ -265,10 +265,10 @@ class Worker:
 
     def _inspect(self, job: Job) -> str | None:
         """Return what is not as it was planned (None: all is)."""
-        verbs = self.dialect.shadow.inspect_swapped if job.strategy == Strategy.SHADOW_TABLE else self.dialect.native.inspect
+        inspect = self.dialect.shadow.inspect_swapped if job.strategy == Strategy.SHADOW_TABLE else self.dialect.native.inspect
         with self.database.session() as session:
             try:
-                verbs(session, job.reorg)
+                inspect(session, job.reorg)
             except _PASSING:
                 raise
             except errors.TideshiftError as error:

@@ -56,10 +56,13 @@ def see_through(
 
 def _see_purge(follower: Follower, screen: Screen, job: Job) -> Job:
     """See the replaced table away, unless it is kept for longer; return the job as it is then."""
+    from tideshift.ddl import tables
+
     if not follower.until_purged(job["id"]):
         screen.message("the time is over; the replaced table is left to the next node: tideshift node --until-idle")
     seen = follower.look(job["id"]) or job
-    if not seen["artifacts"]:
+    made = follower.connected.database.run(lambda tx: tables.has_made_artifacts(tx, job["id"]), write=False)
+    if made and not seen["artifacts"]:
         screen.message("the replaced table is emptied and dropped")
     return seen
 
