@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from tideshift import __version__
 from tideshift.clock import Clock
@@ -14,6 +14,8 @@ from tideshift.config import NORMAL, SLOTS, Profile
 from tideshift.errors import CannotReach, InvalidParameter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tideshift.ddl.commands import Ddl
     from tideshift.ddl.dialect import Dialect
     from tideshift.dxf.commands import Dxf
@@ -96,6 +98,7 @@ def connect(url: str, *, clock: Clock | None = None, profile: Profile = NORMAL, 
     Raises `CannotReach` when it is not there, `InvalidParameter` for a URL that is not understood.
     """
     from tideshift.ddl.commands import Ddl
+    from tideshift.ddl.native_task import StatementType
     from tideshift.ddl.reorg.purge import PurgeType
     from tideshift.ddl.reorg.task import CheckRowsType, ReferencesType, ReorgType
     from tideshift.dxf.commands import Dxf
@@ -105,7 +108,7 @@ def connect(url: str, *, clock: Clock | None = None, profile: Profile = NORMAL, 
     driver, make_dialect = _driver(url)
     database = Database(driver, clock=clock, profile=profile)
     dialect: Dialect = make_dialect()
-    registry = Registry(CheckRowsType(dialect), ReorgType(dialect), ReferencesType(dialect), PurgeType(dialect))
+    registry = Registry(CheckRowsType(dialect), ReorgType(dialect), ReferencesType(dialect), PurgeType(dialect), StatementType(dialect))
     who = actor or default_actor()
     return Connected(database, dialect, Ddl(database, dialect, actor=who), Dxf(database, actor=who), registry)
 
@@ -119,7 +122,7 @@ def default_actor() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _driver(url: str) -> tuple[Driver, Any]:
+def _driver(url: str) -> tuple[Driver, Callable[[], Dialect]]:
     scheme, separator, _ = url.partition("://")
     if not separator or scheme in ("sqlite", "file"):
         from tideshift.dialects.sqlite.dialect import SqliteDialect
@@ -127,9 +130,15 @@ def _driver(url: str) -> tuple[Driver, Any]:
 
         sqlite = SqliteDriver(_path(url))
         return sqlite, lambda: SqliteDialect(sqlite)
-    if scheme.partition("+")[0] in ("postgres", "postgresql", "mysql", "mariadb"):
+    if scheme.partition("+")[0] in ("postgres", "postgresql"):
+        from tideshift.dialects.postgres.dialect import PostgresDialect
+        from tideshift.dialects.postgres.driver import PostgresDriver
+
+        postgres = PostgresDriver(url)
+        return postgres, lambda: PostgresDialect(postgres)
+    if scheme.partition("+")[0] in ("mysql", "mariadb"):
         raise CannotReach(
-            f"schema changes on {scheme.partition('+')[0]} are not there yet: this version changes SQLite databases",
+            f"schema changes on {scheme.partition('+')[0]} are not there yet: this version changes SQLite and PostgreSQL databases",
             hint="Follow the changelog.",
         )
     raise InvalidParameter(f"the URL scheme {scheme!r} is not known", hint="Write a path, or sqlite:///path.")

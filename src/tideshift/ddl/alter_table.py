@@ -11,6 +11,7 @@ from tideshift.ddl.change import (
     AddConstraint,
     AlterTable,
     ConstraintKind,
+    DatabaseForm,
     DropColumn,
     DropConstraint,
     DropNotNull,
@@ -27,6 +28,7 @@ from tideshift.ddl.change import (
 )
 from tideshift.ddl.reader import StatementReader
 from tideshift.ddl.tokens import Token, TokenKind
+from tideshift.ddl.validity import contradiction
 
 __all__ = ["alter_table"]
 
@@ -53,14 +55,18 @@ def alter_table(reader: StatementReader) -> AlterTable:
         reader.at += 1
         starts.append(reader.at)
         actions.append(_action(reader))
-    for number, action in enumerate(actions):
-        if isinstance(action, (RenameColumn, RenameTable)) and len(actions) > 1:
-            reader.at = starts[number]
-            reader.refuse("RENAME stands alone in its statement", form="RENAME with other actions")
+    found = contradiction(actions)
+    if found is not None:
+        number, why = found
+        reader.at = starts[number]
+        reader.refuse(why)
     return AlterTable(table=table, actions=tuple(actions))
 
 
 def _action(reader: StatementReader) -> Action:
+    form = _form(reader, reader.grammar.table_forms, None)
+    if form is not None:
+        return form
     match reader.word():
         case "ADD":
             return _add(reader)
@@ -103,7 +109,7 @@ def _add_constraint(reader: StatementReader) -> AddConstraint:
     if reader.accept("CONSTRAINT"):
         reader.name("a constraint's name")
     kind = _constraint_kind(reader)
-    if not reader.is_operator("("):
+    if not any(reader.accept(*words) for words in reader.grammar.before_columns) and not reader.is_operator("("):
         reader.refuse("( is expected here")
     _, last = reader.until()
     return AddConstraint(constraint=kind, text=reader.between(start, last))
@@ -153,7 +159,11 @@ def _alter_column(reader: StatementReader) -> Action:
     reader.take("ALTER")
     if reader.word() == "COLUMN" and _more_than_action(reader):
         reader.at += 1
+    start = reader.at
     column = reader.name("a column name")
+    form = _form(reader, reader.grammar.column_forms, column, start=start)
+    if form is not None:
+        return form
     if reader.accept("SET", "DATA", "TYPE") or reader.accept("TYPE"):
         return _type(reader, column)
     if reader.accept("SET", "DEFAULT"):
@@ -181,9 +191,9 @@ def _type(reader: StatementReader, column: str) -> SetColumnType:
         depth += token.is_operator("(") - token.is_operator(")")
         if depth == 0 and (token.keyword == "USING" or token.is_operator(",")):
             break
-        if token.keyword in _AFTER_A_TYPE:
+        if token.keyword in _AFTER_A_TYPE - reader.grammar.words_in_a_type:
             reader.refuse(f"{token.keyword} is not part of a type, and only the type can be changed", form=token.keyword)
-        if not _fits_type(token):
+        if not _fits_type(token, reader.grammar.type_operators):
             reader.refuse("this does not belong to a type")
         reader.at += 1
     if reader.at == start or reader.tokens[start].name is None:
@@ -194,9 +204,9 @@ def _type(reader: StatementReader, column: str) -> SetColumnType:
     return SetColumnType(column=column, type_text=type_text, using=using)
 
 
-def _fits_type(token: Token) -> bool:
+def _fits_type(token: Token, operators: str) -> bool:
     if token.kind is TokenKind.OPERATOR:
-        return token.text in "(),.+-"
+        return token.text in operators
     return token.kind in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.NUMBER)
 
 
@@ -215,6 +225,17 @@ def _conflict(reader: StatementReader) -> str | None:
         reader.refuse(f"{', '.join(_CONFLICTS)} is expected here")
     reader.at += 1
     return word
+
+
+def _form(reader: StatementReader, forms: tuple[tuple[str, ...], ...], column: str | None, *, start: int | None = None) -> DatabaseForm | None:
+    """Take a whole action that only this kind of database has, if one of its forms begins here."""
+    for words in forms:
+        if all(reader.word(ahead) == word or reader.is_operator(word, ahead) for ahead, word in enumerate(words)):
+            first = reader.at if start is None else start
+            reader.until()
+            text = reader.between(first, reader.at - 1)
+            return DatabaseForm(form=" ".join(words), column=column, text=text if column is None else f"ALTER COLUMN {text}")
+    return None
 
 
 # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,7 +278,7 @@ def _position(reader: StatementReader) -> Position:
 
 
 def _column_word(reader: StatementReader) -> None:
-    """Pass the word COLUMN where it is the keyword and not the column's own name, which is where a name follows."""
+    """Pass the word COLUMN where it is the keyword and not the column's own name, which is where a name or nothing follows."""
     following = reader.tokens[reader.at + 1] if reader.at + 1 < len(reader.tokens) else None
-    if reader.word() == "COLUMN" and following is not None and following.name is not None:
+    if reader.word() == "COLUMN" and (following is None or following.is_operator(",") or following.name is not None):
         reader.at += 1

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
 __all__ = [
-    "Action", "AddColumn", "AddConstraint", "AlterTable", "Change", "ConstraintKind", "CreateIndex", "DropColumn", "DropConstraint", "DropIndex",
+    "Action", "AddColumn", "AddConstraint", "AlterTable", "Change", "ConstraintKind", "CreateIndex", "DatabaseForm", "DropColumn", "DropConstraint", "DropIndex",
     "DropNotNull", "MoveColumn", "Place", "Position", "Reindex", "RenameColumn", "RenameTable", "SetColumnType", "SetDefault", "SetNotNull",
     "SetOption", "TableName", "TableOption", "change_from_record",
 ]  # fmt: skip
@@ -193,6 +193,16 @@ class RenameTable:
     new_name: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class DatabaseForm:
+    """An action that only one kind of database has, as it stands; `form` is its first words, `column` the column that it is about."""
+
+    kind: ClassVar[str] = "alter table"
+    form: str
+    column: str | None
+    text: str
+
+
 Action: TypeAlias = (
     AddColumn
     | DropColumn
@@ -206,6 +216,7 @@ Action: TypeAlias = (
     | SetOption
     | RenameColumn
     | RenameTable
+    | DatabaseForm
 )
 
 
@@ -274,7 +285,7 @@ _ACTIONS: dict[str, type[Any]] = {
     action.__name__: action
     for action in (
         AddColumn, DropColumn, SetColumnType, SetDefault, SetNotNull, DropNotNull, MoveColumn, AddConstraint, DropConstraint, SetOption,
-        RenameColumn, RenameTable,
+        RenameColumn, RenameTable, DatabaseForm,
     )
 }  # fmt: skip
 

@@ -14,11 +14,12 @@ from tideshift import errors
 from tideshift.config import PARAMETERS, parse_parameters
 from tideshift.ddl import points, tables, view
 from tideshift.ddl.change import Change
-from tideshift.ddl.dialect import Dialect, Strategy
+from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job
 from tideshift.ddl.machine import JobState
 from tideshift.ddl.permission import COPIED, why_not
-from tideshift.ddl.plan import Proposal, propose, read_change
+from tideshift.ddl.plan import Proposal, located, propose, read_change
+from tideshift.ddl.reshaping import Strategy
 from tideshift.dxf.commands import Answer, Verdict, settled, unsettled
 from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
@@ -52,8 +53,8 @@ class Ddl:
         `strategy` asks for one way (instant, direct, shadow_table; None: the cheapest that does it right). Raises
         `BadStatement`, `NotFound`, or `PlanRefused` with every reason.
         """
-        change = read_change(statement)
-        with self.database.transaction(write=False) as tx:
+        change = read_change(statement, self.dialect.grammar)
+        with self.database.transaction(write=False) as tx, located(statement):
             return propose(tx, self.dialect, change, strategy=_strategy(strategy))
 
     def submit(
@@ -65,8 +66,8 @@ class Ddl:
         `keep_old_seconds` is how long the replaced table stays (None: the dialect's default); `strategy` as in `plan`.
         """
         wished = parse_parameters(parameters or {})
-        change = read_change(statement)
-        proposal = self.plan(change, strategy=strategy)
+        change = read_change(statement, self.dialect.grammar)
+        proposal = self.plan(statement, strategy=strategy)
         keep = self.dialect.capabilities.keep_old_seconds if keep_old_seconds is None else keep_old_seconds
         if not 0 <= keep <= KEEP_OLD_SECONDS_MAX:
             raise errors.InvalidParameter(f"keep_old: {keep} is outside 0 seconds to 100 years")

@@ -2,36 +2,58 @@
 
 A dialect works out once, at plan time, how a change is carried out (`Dialect.design`); everything after that takes the
 job's `Reorg` (that design plus the job's id) and one open transaction. The dialect never commits, never writes a system
-table, and keeps no state of its own between calls, so that any node can go on where another one died.
+table, and keeps nothing between calls but what it may forget, so that any node can go on where another one died.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from tideshift.ddl.change import Change, TableName
+from tideshift.ddl.grammar import Grammar
+from tideshift.ddl.reshaping import (
+    SHADOW_INDEX,
+    ArtifactName,
+    BuildGroup,
+    Claim,
+    NativeStep,
+    Reorg,
+    Reshaping,
+    RowWork,
+    SqlStep,
+    StepKind,
+    Strategy,
+)
 from tideshift.store.database import Database, Session, Transaction
 from tideshift.store.keys import Bound, KeyOrder, KeyRange
 
 __all__ = [
+    "SHADOW_INDEX",
     "AppliedBatch",
     "ArtifactName",
+    "BuildGroup",
     "Capabilities",
     "Catalog",
     "ChunkResult",
     "Claim",
     "Comparison",
+    "DiskRoom",
     "DoctorFinding",
     "Dialect",
+    "Durability",
     "Load",
-    "LoadSignal",
+    "LockHolder",
     "Native",
+    "NativeStep",
+    "Remains",
     "Reorg",
     "Reshaping",
+    "RowWork",
     "Shadow",
     "SqlStep",
+    "StepKind",
     "Strategy",
     "Weight",
 ]
@@ -50,105 +72,10 @@ class Capabilities:
     """How long a replaced table is kept when nobody says otherwise."""
     indexes_with_shadow: bool
     """Whether secondary indexes stand on the empty shadow instead of being built after the copy."""
-
-
-@dataclass(frozen=True)
-class SqlStep:
-    """One thing that will be executed, for a person to read: phase, exact SQL, the lock, and how long it is held."""
-
-    phase: str
-    sql: str
-    lock: str
-    hold: str
-
-
-class Strategy(StrEnum):
-    """How a change is carried out."""
-
-    INSTANT = "instant"
-    DIRECT = "direct"
-    NATIVE_ONLINE = "native_online"
-    IN_PLACE_COLUMN = "in_place_column"
-    SHADOW_TABLE = "shadow_table"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """An object that a job touches, by its folded name: exclusively, or beside others that only share it."""
-
-    name: str
-    mode: str = "exclusive"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reshaping:
-    """How a change is carried out, as the dialect worked it out from the catalogue."""
-
-    table: TableName
-    strategy: Strategy
-    claims: tuple[Claim, ...]
-    key_columns: tuple[str, ...]
-    """The chunk key, as shown to a person (`rowid` where the table has no better one; nothing where no row is copied)."""
-    may_refuse_rows: bool
-    """Whether a row can exist that the change refuses."""
-    tries_rows_first: bool = False
-    """Whether every row is tried before anything is made."""
-    sees_references: bool = False
-    """Whether a foreign key is touched, so that the rows that refer to one another must be looked at."""
-    hold_seconds: float = 0.0
-    """The longest that a lock is expected to be held at once."""
-    sql_steps: tuple[SqlStep, ...]
-    warnings: tuple[str, ...] = ()
-    detail: dict[str, Any] = field(default_factory=dict)
-    """The dialect's own record (JSON): texts, column lists, the fingerprint of rows and shape."""
-
-    def as_record(self) -> dict[str, Any]:
-        """Give the form stored in the job row; the SQL steps are for reading and are left out."""
-        return {
-            "table": {"schema": self.table.schema, "name": self.table.name},
-            "strategy": str(self.strategy),
-            "claims": [asdict(claim) for claim in self.claims],
-            "key_columns": list(self.key_columns),
-            "may_refuse_rows": self.may_refuse_rows,
-            "tries_rows_first": self.tries_rows_first,
-            "sees_references": self.sees_references,
-            "hold_seconds": self.hold_seconds,
-            "warnings": list(self.warnings),
-            "detail": self.detail,
-        }
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Reshaping:
-        """Read the stored form."""
-        return cls(
-            table=TableName(**record["table"]),
-            strategy=Strategy(record["strategy"]),
-            claims=tuple(Claim(**claim) for claim in record["claims"]),
-            key_columns=tuple(record["key_columns"]),
-            may_refuse_rows=record["may_refuse_rows"],
-            tries_rows_first=record["tries_rows_first"],
-            sees_references=record["sees_references"],
-            hold_seconds=record["hold_seconds"],
-            sql_steps=(),
-            warnings=tuple(record["warnings"]),
-            detail=record["detail"],
-        )
-
-
-@dataclass(frozen=True)
-class Reorg:
-    """One job's reshaping: the id gives the names of everything that is made for it."""
-
-    job_id: int
-    reshaping: Reshaping
-
-
-@dataclass(frozen=True)
-class ArtifactName:
-    """Something that a job makes: `kind` (shadow, log, trigger, index, old table, canary) and its bare name."""
-
-    kind: str
-    name: str
+    empties_tables: bool
+    """Whether a large table is emptied in chunks before it is dropped, since dropping it as it is would keep writers waiting."""
+    copy_log_rows: int
+    """From how many log rows on the log is drained while rows are copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,12 +106,12 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadSignal:
-    """One measure of outside load: its name, present value, and the limit that would slow a job (None: none)."""
+class DiskRoom:
+    """The database's disk, in bytes: what is free, below what a copy waits for room, and below what a job gives its capture up."""
 
-    name: str
-    value: float
-    limit: float | None
+    free_bytes: int
+    reserve_bytes: int
+    least_bytes: int
 
 
 class Weight(StrEnum):
@@ -193,6 +120,28 @@ class Weight(StrEnum):
     NOTE = "note"
     FINDING = "finding"
     EVERY_RUN = "every run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Durability:
+    """What survives a power failure by this database's own settings, in a sentence each."""
+
+    setting: str
+    """The setting that decides, as it is now."""
+    commands: str
+    """Commands, states and the swap."""
+    rows: str
+    """What a job copies."""
+    application: str
+    """What the application commits itself."""
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """A process that holds the lock which every writer needs, and the name of its program (empty: not known)."""
+
+    process: int
+    program: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +163,10 @@ class Catalog(Protocol):
 
     def objects(self, tx: Transaction) -> set[tuple[str, str]]:
         """Return (type, name) of everything in the user's schema whose name is in our namespace but no system table."""
+        ...
+
+    def durability(self, tx: Transaction) -> Durability:
+        """Return what this database's settings can lose."""
         ...
 
     def findings(self, database: Database) -> list[DoctorFinding]:
@@ -255,7 +208,7 @@ class Shadow(Protocol):
         ...
 
     def copy_chunk(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> ChunkResult:
-        """Copy the first `rows_max` rows of the range into the shadow; doing it twice is the same as once.
+        """Copy the first `rows_max` rows of the range into the shadow; where that has its key's index, doing it twice is the same as once.
 
         Raises `ValueRefused` with the key of a row that the new shape refuses.
         """
@@ -265,11 +218,24 @@ class Shadow(Protocol):
         """Return how many log rows wait; past `limit` it need not count on, and says `limit + 1`."""
         ...
 
+    def log_bytes(self, tx: Transaction, reorg: Reorg) -> int:
+        """Return about how much room the log's rows take; fast however many there are."""
+        ...
+
     def apply_batch(self, tx: Transaction, reorg: Reorg, *, rows_max: int) -> AppliedBatch:
         """Apply the oldest log rows by re-reading the source's current rows, and remove them from the log.
 
-        May widen the batch, at most to the whole log, when a unique value moved between rows. Raises `ValueRefused`.
+        May widen the batch, at most to the whole log, when a unique value moved between rows. A copy that has no index of
+        its key yet applies nothing while the log is short, and gets that index when it has become long. Raises `ValueRefused`.
         """
+        ...
+
+    def builds(self, reorg: Reorg, group: BuildGroup) -> list[int]:
+        """Number what is built of a group after the copy; nothing where it stands from the start."""
+        ...
+
+    def build(self, tx: Transaction, reorg: Reorg, number: int) -> None:
+        """Build one of them, unless it stands already. Raises `ValueRefused` when the source's own rows violate it."""
         ...
 
     def compare_chunk(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> Comparison:
@@ -294,6 +260,13 @@ class Shadow(Protocol):
         """
         ...
 
+    def hold_still(self, tx: Transaction, reorg: Reorg, *, tries: int) -> None:
+        """Take every lock that the swap needs, so that nothing is written any more; `tries` is how often that failed, for the wait.
+
+        Raises `LockTimeout` naming who is in the way.
+        """
+        ...
+
     def swap(self, tx: Transaction, reorg: Reorg) -> None:
         """Let the new shape take the table's place, with everything attached kept; remove capture.
 
@@ -306,27 +279,51 @@ class Shadow(Protocol):
         """See with a connection that did not swap that the catalogue is what was planned; raise `SchemaChanged`."""
         ...
 
+
+class Remains(Protocol):
+    """What jobs have made and nobody needs any more."""
+
+    def warm_up(self, tx: Transaction, artifact: ArtifactName) -> bool:
+        """Read, without any lock that keeps a writer out, what the next `empty_chunk` would read under one; return whether there was such."""
+        ...
+
     def empty_chunk(self, tx: Transaction, artifact: ArtifactName, *, rows_max: int) -> int:
         """Delete up to `rows_max` rows of a table of ours; return how many went (0: it is empty or gone)."""
         ...
 
-    def drop(self, tx: Transaction, artifact: ArtifactName) -> None:
-        """Drop one artifact; one that is already gone is fine."""
+    def drop(self, tx: Transaction, artifact: ArtifactName, *, tries: int = 0) -> None:
+        """Drop one artifact; one that is already gone is fine. `tries` is how often it failed, for the wait for its lock."""
         ...
 
 
 class Native(Protocol):
-    """Changes in one short transaction: the database's own statements, or a rebuild of a small table."""
+    """Changes by the database's own statements, or by a rebuild of a small table: one short transaction, or a few steps."""
 
     def artifacts(self, reorg: Reorg) -> list[ArtifactName]:
         """Name what `change` leaves behind for a purge: the replaced table (kind `shadow`), or nothing."""
         ...
 
-    def change(self, tx: Transaction, reorg: Reorg) -> None:
-        """Carry the change out as a whole, and see that it did what was planned and nothing else.
+    def made_by(self, reorg: Reorg, step: int) -> list[ArtifactName]:
+        """Name what a native step leaves behind that is dropped again when the job is undone."""
+        ...
 
-        Raises `SchemaChanged` when something is no longer as it was planned for, or `ValueRefused` with a row's key or values.
+    def change(self, tx: Transaction, reorg: Reorg, *, step: int = 0, tries: int = 0) -> None:
+        """Carry the change, or one short step of it, out as a whole, and see that it did what was planned and nothing else.
+
+        `tries` is how often the step failed so far, for the wait for its locks. Raises `SchemaChanged` when something is no
+        longer as it was planned for, or `ValueRefused` with a row's key or values.
         """
+        ...
+
+    def run_long(self, tx: Transaction, reorg: Reorg, step: int, checkpoint: dict[str, Any]) -> dict[str, Any] | None:
+        """Run a long step, or the part of it behind the checkpoint ({}: from the start); return how far it came, None when it is done.
+
+        Raises as `change` does.
+        """
+        ...
+
+    def run_alone(self, session: Session, reorg: Reorg, step: int) -> None:
+        """Run a step that commits by itself: see what an earlier try left, then finish it or do it anew. Raises as `change` does."""
         ...
 
     def inspect(self, session: Session, reorg: Reorg) -> None:
@@ -337,23 +334,57 @@ class Native(Protocol):
 class Load(Protocol):
     """How busy the database is."""
 
-    def signals(self, database: Database) -> list[LoadSignal]:
-        """Measure now."""
+    def room(self) -> DiskRoom | None:
+        """Measure the disk now; None where it cannot be known."""
+        ...
+
+    def lock_holder(self) -> LockHolder | None:
+        """Return the process that at this moment holds a lock which every writer needs; None where nobody does, or it cannot be known."""
         ...
 
 
 class Dialect(Protocol):
     """One kind of database, as the DDL engine needs it."""
 
-    capabilities: Capabilities
-    catalog: Catalog
-    native: Native
-    shadow: Shadow
-    load: Load
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
+
+    @property
+    def grammar(self) -> Grammar:
+        """How its statements are spelt."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """What is in it."""
+        ...
+
+    @property
+    def native(self) -> Native:
+        """Changes by its own statements."""
+        ...
+
+    @property
+    def shadow(self) -> Shadow:
+        """Changes by a shadow table."""
+        ...
+
+    @property
+    def remains(self) -> Remains:
+        """What is left of jobs."""
+        ...
+
+    @property
+    def load(self) -> Load:
+        """How busy it is."""
+        ...
 
     def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:
         """Work out the cheapest way that does a change right, or the one that is asked for; makes nothing.
 
-        Raises `NotFound`, or `PlanRefused` with every reason.
+        Raises `NotFound`, `BadStatement` with the text of the change that is wrong by itself and the offset in it, or
+        `PlanRefused` with every reason.
         """
         ...

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from tideshift.ddl.change import Change, change_from_record
-from tideshift.ddl.dialect import Reorg, Reshaping, Strategy
 from tideshift.ddl.machine import JobState, SchemaState
+from tideshift.ddl.reshaping import SHADOW_INDEX, Reorg, Reshaping, Strategy
 
-__all__ = ["PLAN_VERSION", "Artifact", "Job", "Plan", "Stage", "StageKind"]
+__all__ = ["PLAN_VERSION", "Artifact", "Effect", "Job", "Plan", "Stage", "StageKind", "effect_of"]
 
 PLAN_VERSION = 1
 """A node runs only plans of versions it knows."""
@@ -22,6 +23,16 @@ class StageKind(StrEnum):
     SHORT = "short"
     LONG = "long"
     LAST = "last"
+
+
+class Effect(StrEnum):
+    """What a person's command at a stage leads to."""
+
+    UNDONE = "everything is undone"
+    PAUSED = "the job rests, and goes on from there when it is resumed"
+    REFUSED = "refused: the new shape is in place"
+    TAKEN_OVER = "taken over by the chunk that comes next"
+    IN_VAIN = "in vain, and its outcome says so: no chunk is left that could take it over"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +47,19 @@ class Stage:
     revertible: bool
     """Whether the job can be undone while this stage is current."""
     task_type: str | None = None
+    step: int | None = None
+    """Which of the reshaping's native steps it is, where it is one."""
     text: str = ""
+
+
+def effect_of(stages: Sequence[Stage], stage: Stage, command: str) -> Effect:
+    """Return what a command leads to that comes while this one of a plan's stages is current."""
+    if not stage.revertible:
+        return Effect.REFUSED
+    if command == "set":
+        to_come = stages[stages.index(stage) :]
+        return Effect.TAKEN_OVER if any(one.chunked for one in to_come) else Effect.IN_VAIN
+    return Effect.UNDONE if command == "cancel" else Effect.PAUSED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +99,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One DDL request; `rev` is what every write compares."""
+    """One DDL request; `rev` is what every write compares, `attempt` how often its copy had to start again."""
 
     id: int
     rev: int
@@ -89,6 +112,7 @@ class Job:
     state: JobState
     schema_state: SchemaState
     stage: int
+    attempt: int
     plan: dict[str, Any]
     plan_version: int
     strategy: str
@@ -125,9 +149,10 @@ class Job:
         """Return the parsed change."""
         return change_from_record(self.change)
 
-    def task_key(self, stage: Stage) -> str:
-        """Return the key of a long stage's task."""
-        return f"ddl/{self.id}/{stage.name}"
+    def task_key(self, stage: Stage, *, attempt: int | None = None) -> str:
+        """Return the key of a long stage's task; a copy that starts again is another task."""
+        number = self.attempt if attempt is None else attempt
+        return f"ddl/{self.id}/{stage.name}" + (f"/{number}" if number else "")
 
     def wished(self) -> dict[str, Any]:
         """Return the wished parameter values by name."""
@@ -145,3 +170,8 @@ class Artifact:
     created_at: int
     drop_after: int | None
     dropped_at: int | None
+
+    @property
+    def is_purged(self) -> bool:
+        """Whether it is emptied in chunks before it is dropped, or goes with what is; the rest is dropped at once."""
+        return self.kind in ("shadow", SHADOW_INDEX, "log")

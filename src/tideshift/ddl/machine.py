@@ -56,6 +56,8 @@ JOB: Machine[JobState] = Machine(
         Move(_J.RUNNING, "hold", _J.PAUSED, _OWNER, "paused by the system; the reason is on the row"),
         Move(_J.RUNNING, "abandon", _J.CANCELLED, _OWNER, "it failed before anything was made"),
         Move(_J.RUNNING, "fail", _J.ROLLINGBACK, _OWNER, "it failed and what was made must go"),
+        Move(_J.RUNNING, "lose_capture", _J.PAUSED, _OWNER, "room ran short: writes are recorded no more, and the copy starts again on resume"),
+        Move(_J.PAUSED, "lose_capture", _J.PAUSED, _OWNER, "as above, while it was paused"),
         Move(_J.PAUSED, "fail", _J.ROLLINGBACK, _OWNER, "what captures its writes is broken, or a write cannot be carried"),
         Move(_J.RUNNING, "finish", _J.DONE, _OWNER, "the swap, or the last change, is committed"),
         Move(_J.DONE, "verify", _J.DONE, _OWNER, "a stage after the swap is finished, or an error was counted"),

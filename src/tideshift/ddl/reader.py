@@ -5,20 +5,38 @@ from __future__ import annotations
 from typing import NoReturn
 
 from tideshift.ddl.change import TableName
+from tideshift.ddl.grammar import PLAIN, Grammar
 from tideshift.ddl.tokens import Token, TokenKind, significant
 from tideshift.errors import BadStatement
 
-__all__ = ["StatementReader"]
+__all__ = ["StatementReader", "pointing"]
 
 _SUPPORTED = "The grammar is in docs/statements.md: ALTER TABLE, CREATE INDEX, DROP INDEX, REINDEX."
+
+
+def pointing(text: str, position: int, why: str, **fields: str) -> BadStatement:
+    """Make the error that shows the line of a statement and a caret under a place in it."""
+    before = text[:position]
+    line_start = before.rfind("\n") + 1
+    line_end = text.find("\n", position)
+    line = text[line_start : len(text) if line_end < 0 else line_end].replace("\t", " ")
+    return BadStatement(
+        f"{why}\n  {line}\n  {' ' * (position - line_start)}^",
+        hint=_SUPPORTED,
+        position=position,
+        line=before.count("\n") + 1,
+        column=position - line_start + 1,
+        **fields,
+    )
 
 
 class StatementReader:
     """The tokens of one statement without its semicolon, and how far they have been read."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, grammar: Grammar = PLAIN) -> None:
         self.text = text
-        self.tokens = significant(text)
+        self.grammar = grammar
+        self.tokens = significant(text, grammar.spelling)
         self.at = 0
         self._end = len(text)
         self._balanced()
@@ -64,7 +82,7 @@ class StatementReader:
         if not name:
             self.refuse(f"{what} is expected here")
         self.at += 1
-        return name
+        return self.grammar.fold(name) if self.tokens[self.at - 1].kind is TokenKind.WORD else name
 
     def table(self, what: str = "a table name") -> TableName:
         """Take a name that may have its schema before it."""
@@ -116,19 +134,7 @@ class StatementReader:
     def refuse(self, why: str, **fields: str) -> NoReturn:
         """Raise with the place: the line of the statement, and a caret under the token."""
         behind = self.tokens[-1].end if self.tokens else 0
-        position = self.tokens[self.at].start if self.at < len(self.tokens) else behind
-        before = self.text[:position]
-        line_start = before.rfind("\n") + 1
-        line_end = self.text.find("\n", position)
-        line = self.text[line_start : len(self.text) if line_end < 0 else line_end].replace("\t", " ")
-        raise BadStatement(
-            f"{why}\n  {line}\n  {' ' * (position - line_start)}^",
-            hint=_SUPPORTED,
-            position=position,
-            line=before.count("\n") + 1,
-            column=position - line_start + 1,
-            **fields,
-        )
+        raise pointing(self.text, self.tokens[self.at].start if self.at < len(self.tokens) else behind, why, **fields)
 
     def _balanced(self) -> None:
         opened: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tideshift.ddl.alter_table import alter_table
 from tideshift.ddl.change import Change, CreateIndex, DropIndex, Reindex
+from tideshift.ddl.grammar import PLAIN, Grammar
 from tideshift.ddl.reader import StatementReader
 
 __all__ = ["parse_statement"]
@@ -11,9 +12,9 @@ __all__ = ["parse_statement"]
 _OTHER_STATEMENTS = frozenset("ALTER CREATE DROP TRUNCATE RENAME COMMENT GRANT REVOKE VACUUM ANALYZE".split())
 
 
-def parse_statement(text: str) -> Change:
+def parse_statement(text: str, grammar: Grammar = PLAIN) -> Change:
     """Read one statement, or raise `BadStatement` pointing at the token that is not understood."""
-    reader = StatementReader(text)
+    reader = StatementReader(text, grammar)
     if reader.ended:
         reader.refuse("there is no statement")
     match reader.word(), reader.word(1):
@@ -41,7 +42,12 @@ def _create_index(reader: StatementReader) -> CreateIndex:
     index = reader.table("an index name")
     reader.take("ON")
     table = reader.table()
+    more = reader.grammar.names_index_by_method
+    if more and reader.accept("USING"):
+        reader.name("an access method")
     reader.group()
+    if more:
+        reader.until(stops=frozenset({"WHERE"}))
     if reader.accept("WHERE"):
         if reader.ended:
             reader.refuse("an expression is expected after WHERE")

@@ -17,15 +17,16 @@ from sqlalchemy import (
     Table,
     Text,
     delete,
+    func,
     insert,
     select,
     update,
 )
 
 from tideshift.ddl import points
-from tideshift.ddl.dialect import ArtifactName
 from tideshift.ddl.job import Artifact, Job
 from tideshift.ddl.machine import JOB, JobState, SchemaState
+from tideshift.ddl.reshaping import SHADOW_INDEX, ArtifactName
 from tideshift.dxf.task import from_row
 from tideshift.errors import MoveNotAllowed, NotFound, StateChanged
 from tideshift.fsm import Actor
@@ -36,8 +37,8 @@ from tideshift.store.lease import Tenure, tenure_guard
 from tideshift.store.tables import METADATA, Json
 
 __all__ = [
-    "artifacts_due", "artifacts_of", "hold_job", "insert_artifacts", "insert_job", "job_by_id", "keep_as_old", "live_artifacts", "live_jobs",
-    "mark_dropped", "move_job", "recent_jobs",
+    "artifacts_due", "artifacts_of", "hold_job", "insert_artifacts", "is_dropped", "insert_job", "job_by_id", "keep_as_old", "live_artifacts", "live_jobs",
+    "mark_dropped", "mark_shadow_indexes_dropped", "move_job", "recent_jobs",
 ]  # fmt: skip
 
 
@@ -54,6 +55,7 @@ def _job_columns() -> list[Column[Any]]:
         Column("state", String(64), nullable=False),
         Column("schema_state", String(64), nullable=False),
         Column("stage", Integer, nullable=False),
+        Column("attempt", Integer, nullable=False),
         Column("plan", Json, nullable=False),
         Column("plan_version", Integer, nullable=False),
         Column("strategy", String(64), nullable=False),
@@ -103,7 +105,7 @@ def insert_job(tx: Transaction, *, actor: str, **columns: Any) -> Job:
     (job_id,) = next_ids(tx, "job", 1)
     now = tx.now_ms()
     row = {
-        "id": job_id, "rev": 1, "state": JobState.QUEUEING, "schema_state": SchemaState.NONE, "stage": 0, "revertible": True,
+        "id": job_id, "rev": 1, "state": JobState.QUEUEING, "schema_state": SchemaState.NONE, "stage": 0, "attempt": 0, "revertible": True,
         "requested_by": actor, "paused_by": None, "pause_reason": None, "error": None, "err_count": 0, "next_try_at": None,
         "created_at": now, "started_at": None, "updated_at": now, "finished_at": None, "strategy_wished": None, **columns,
     }  # fmt: skip
@@ -190,9 +192,10 @@ def _close(tx: Transaction, ended: Job) -> None:
 def insert_artifacts(tx: Transaction, job_id: int, names: list[ArtifactName]) -> None:
     """Record what is about to be made, in the order of making."""
     now = tx.now_ms()
+    made = tx.execute(select(func.max(artifact.c.ordinal)).where(artifact.c.job_id == job_id)).scalar()
     rows = [
         {"job_id": job_id, "ordinal": n, "kind": a.kind, "name": a.name, "created_at": now, "drop_after": None, "dropped_at": None}
-        for n, a in enumerate(names)
+        for n, a in enumerate(names, start=0 if made is None else made + 1)
     ]
     tx.execute(insert(artifact), rows)
 
@@ -220,10 +223,29 @@ def artifacts_due(tx: Transaction) -> list[Artifact]:
     return [from_row(Artifact, row) for row in tx.execute(statement.order_by(artifact.c.job_id)).mappings()]
 
 
+def is_dropped(tx: Transaction, job_id: int, ordinal: int) -> bool:
+    """Whether an artifact is recorded as gone."""
+    statement = select(artifact.c.dropped_at).where(artifact.c.job_id == job_id, artifact.c.ordinal == ordinal)
+    return tx.execute(statement).scalar() is not None
+
+
+def mark_shadow_indexes_dropped(tx: Transaction, job_id: int) -> None:
+    """Record that the indexes of a job's shadow are gone with it."""
+    of_table = artifact.c.kind == SHADOW_INDEX
+    statement = update(artifact).where(artifact.c.job_id == job_id, of_table, artifact.c.dropped_at.is_(None))
+    tx.execute(statement.values(dropped_at=tx.now_expression()))
+
+
 def mark_dropped(tx: Transaction, job_id: int, ordinal: int) -> None:
     """Record that an artifact is gone."""
     statement = update(artifact).where(artifact.c.job_id == job_id, artifact.c.ordinal == ordinal).values(dropped_at=tx.now_expression())
     tx.execute(statement)
+
+
+def hand_over_artifacts(tx: Transaction, job_id: int) -> None:
+    """Record that what a job made is the user's from now on: nothing of it is undone or purged any more."""
+    statement = update(artifact).where(artifact.c.job_id == job_id, artifact.c.dropped_at.is_(None))
+    tx.execute(statement.values(dropped_at=tx.now_expression()))
 
 
 def keep_as_old(tx: Transaction, job_id: int, *, drop_after: int | None) -> None:

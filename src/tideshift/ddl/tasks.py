@@ -14,6 +14,7 @@ from typing import Any
 from tideshift.ddl import tables
 from tideshift.ddl.job import Artifact, Job, Stage
 from tideshift.ddl.reorg.purge import PurgeType, purge_key
+from tideshift.ddl.reshaping import Strategy
 from tideshift.dxf import tables as dxf_tables
 from tideshift.dxf.commands import Verdict, ask_task, modify_task
 from tideshift.dxf.machine import TASK, TaskState
@@ -39,17 +40,18 @@ class JobTasks:
         """Read the task of a stage, live or finished."""
         return dxf_tables.task_by_key(tx, key)
 
-    def submit(self, tx: Transaction, job: Job, stage: Stage) -> Task:
-        """Insert the task of a stage, in the transaction of the job's move."""
+    def submit(self, tx: Transaction, job: Job, stage: Stage, *, key: str | None = None) -> Task:
+        """Insert the task of a stage, in the transaction of the job's move; under another key where the stage has had one."""
         assert stage.task_type is not None
         wished = job.wished()
         threads = wished.pop("threads")
-        meta = {"job_id": job.id, "reshaping": job.plan["reshaping"], "parameters": wished}
-        return dxf_tables.insert_task(tx, key=job.task_key(stage), task_type=stage.task_type, meta=meta, concurrency=threads, actor=ACTOR)
+        meta = {"job_id": job.id, "reshaping": job.plan["reshaping"], "step": stage.step, "parameters": wished}
+        return dxf_tables.insert_task(tx, key=key or job.task_key(stage), task_type=stage.task_type, meta=meta, concurrency=threads, actor=ACTOR)
 
     def of(self, tx: Transaction, job: Job) -> list[Task]:
-        """Read the tasks of a job's stages that were submitted."""
-        keys = [job.task_key(stage) for stage in job.current_plan.stages if stage.task_type is not None]
+        """Read the tasks of a job's stages that were submitted, those of a copy that was given up too."""
+        stages = [stage for stage in job.current_plan.stages if stage.task_type is not None]
+        keys = [job.task_key(stage, attempt=attempt) for attempt in range(job.attempt + 1) for stage in stages]
         found = [dxf_tables.task_by_key(tx, key) for key in keys]
         return [task for task in found if task is not None]
 
@@ -129,10 +131,12 @@ class JobTasks:
         for request in events.open_requests(tx, job_id=job.id, commands=(command,)):
             events.conclude(tx, request.request_id, events.Outcome.APPLIED)
 
-    def purge(self, job_id: int, artifact: Artifact, *, wished: dict[str, Any]) -> bool:
+    def purge(self, job_id: int, artifact: Artifact, *, wished: dict[str, Any], seen: Job | None = None) -> bool:
         """See that the purge of a table is under way; return whether it was submitted now.
 
-        A purge that failed is submitted again under the next key, after a pause that grows with their number.
+        `seen` is the job as it was when the artifact was found to be needed no more, and must be so still: an owner that stood
+        still would otherwise purge what its successor has made meanwhile. A purge that failed is submitted again under the
+        next key, after a pause that grows with their number; another table's at once.
         """
         with self.database.transaction(write=False) as tx:
             attempt, known = newest_purge(tx, job_id)
@@ -141,13 +145,17 @@ class JobTasks:
             if known.state is TaskState.PAUSED:
                 with self.database.transaction() as tx:
                     ask_task(tx, dxf_tables.task_by_id(tx, known.id), "resume", actor=ACTOR)
-            if known.state not in TASK.final or known.state is TaskState.SUCCEED:
+            if known.state not in TASK.final:
+                return False
+            if known.state is TaskState.SUCCEED and known.meta["ordinal"] == artifact.ordinal:
                 return False
             pause_ms = 1000 * self.database.profile.retry_seconds_max * 2 ** min(attempt, 7)
-            if now_ms - (known.end_time or 0) < pause_ms:
+            if known.state is not TaskState.SUCCEED and now_ms - (known.end_time or 0) < pause_ms:
                 return False
             attempt += 1
         with self.database.transaction() as tx:
+            if seen is not None:
+                tables.hold_job(tx, seen)
             if dxf_tables.task_by_key(tx, purge_key(job_id, attempt)) is None:
                 self._submit_purge(tx, job_id, attempt, artifact, wished)
         return True
@@ -160,7 +168,11 @@ class JobTasks:
 
     def _submit_purge(self, tx: Transaction, job_id: int, attempt: int, artifact: Artifact, wished: dict[str, Any]) -> None:
         parameters = {name: value for name, value in wished.items() if name != "threads"}
-        meta = {"job_id": job_id, "kind": artifact.kind, "name": artifact.name, "ordinal": artifact.ordinal, "parameters": parameters}
+        # Who had the table rebuilt under one lock waits for less while it is dropped as a whole.
+        at_once = tables.job_by_id(tx, job_id).strategy == Strategy.DIRECT
+        meta = {
+            "job_id": job_id, "kind": artifact.kind, "name": artifact.name, "ordinal": artifact.ordinal, "at_once": at_once, "parameters": parameters,
+        }  # fmt: skip
         dxf_tables.insert_task(tx, key=purge_key(job_id, attempt), task_type=PurgeType.name, meta=meta, concurrency=1, actor=ACTOR)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Token", "TokenKind", "replace_spans", "same_name", "significant", "tokenize", "unquote"]
+__all__ = ["LOOSE", "STANDARD", "Spelling", "Token", "TokenKind", "replace_spans", "same_name", "significant", "tokenize", "unquote"]
 
 
 class TokenKind(StrEnum):
@@ -29,7 +29,10 @@ class TokenKind(StrEnum):
     UNFINISHED = "unfinished"
 
 
-_PATTERN = re.compile(
+Spelling = re.Pattern[str]
+"""How one kind of database spells its tokens: LOOSE takes names in any quotes, STANDARD in double ones only."""
+
+LOOSE: Spelling = re.compile(
     r"""
       (?P<SPACE>[ \t\n\f\r]+)
     | (?P<COMMENT>--[^\n]*|/\*(?:(?!\*/)[\s\S])*\*/)
@@ -44,6 +47,24 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+STANDARD: Spelling = re.compile(
+    r"""
+      (?P<SPACE>[ \t\n\f\r\v]+)
+    | (?P<COMMENT>--[^\n\r]*|/\*(?:(?!\*/|/\*)[\s\S])*\*/)
+    | (?P<BLOB>[xXbB]'[^']*')
+    | (?P<STRING>[eE]'(?:[^'\\]|\\[\s\S]|'')*'|(?:[uU]&|[nN])?'(?:[^']|'')*'|\$(?P<tag>(?:[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_\u0080-\U0010ffff]*)?)\$[\s\S]*?\$(?P=tag)\$)
+    | (?P<QUOTED>"(?:[^"]|"")*")
+    | (?P<UNFINISHED>(?:/\*|['"]|\$(?:[A-Za-z_][A-Za-z0-9_]*)?\$)[\s\S]*)
+    | (?P<NUMBER>0[xXoObB][0-9a-fA-F_]+|(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9_]+)?)
+    | (?P<VARIABLE>\$[0-9]+)
+    | (?P<WORD>[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_$\u0080-\U0010ffff]*)
+    | (?P<OPERATOR>::|:=|[\s\S])
+    """,
+    re.VERBOSE,
+)
+"""PostgreSQL's: names in double quotes only, strings with escapes or between dollars. A comment inside a comment counts as unfinished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +98,20 @@ class Token:
         return self.kind is TokenKind.OPERATOR and self.text == text
 
 
-def tokenize(text: str) -> Iterator[Token]:
+def tokenize(text: str, spelling: Spelling = LOOSE) -> Iterator[Token]:
     """Cut a text into tokens, in order and without gaps."""
     position = 0
     while position < len(text):
-        match = _PATTERN.match(text, position)
+        match = spelling.match(text, position)
         assert match is not None, "the last alternative takes any character"
-        assert match.lastgroup is not None
-        yield Token(TokenKind[match.lastgroup], match[0], position, match.end())
+        kind = next(name for name, found in match.groupdict().items() if found is not None and name != "tag")
+        yield Token(TokenKind[kind], match[0], position, match.end())
         position = match.end()
 
 
-def significant(text: str) -> list[Token]:
+def significant(text: str, spelling: Spelling = LOOSE) -> list[Token]:
     """Return the tokens that are neither space nor comment."""
-    return [token for token in tokenize(text) if not token.trivial]
+    return [token for token in tokenize(text, spelling) if not token.trivial]
 
 
 def unquote(text: str) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from tideshift.clock import rfc3339
 from tideshift.config import PARAMETERS
 from tideshift.ddl import tables
-from tideshift.ddl.dialect import Dialect, Strategy
+from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job, Stage
-from tideshift.ddl.machine import JobState
+from tideshift.ddl.machine import JOB, JobState
 from tideshift.ddl.permission import allowed
 from tideshift.ddl.reorg.task import CATCH_UP, COPY, SEE_REFERENCES, VERIFY, ReorgType
+from tideshift.ddl.reshaping import Strategy
 from tideshift.ddl.tasks import newest_purge
+from tideshift.ddl.waiting import waited_for
 from tideshift.dxf import tables as dxf_tables
-from tideshift.dxf.machine import TASK, SubtaskState
+from tideshift.dxf.machine import TASK, SubtaskState, TaskState
 from tideshift.dxf.task import DONE, Subtask, Task
 from tideshift.store.database import Transaction
 
@@ -42,6 +45,7 @@ def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
         "strategy": job.strategy, "row_count": rows, "row_total": job.row_total, "row_total_exact": job.row_total_exact,
         "percent": _percent(job, reorg, subtasks, rows), "rows_per_second": speed,
         "eta_seconds": _eta_seconds(job, reorg, subtasks, rows, speed), "throttle": _throttle(running),
+        "lock_holder": _lock_holder(tx, dialect, job),
         "parameters": _parameters(dialect, job, task, running), "allowed": allowed(job), "requested_by": job.requested_by,
         "paused_by": job.paused_by, "pause_reason": job.pause_reason, "warnings": job.warnings, "error": _error(job),
         "artifacts": [
@@ -54,7 +58,7 @@ def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
 def purge_pending(tx: Transaction, job_id: int) -> bool:
     """Whether a replaced table of a job is due to be purged, or is being purged."""
     _, task = newest_purge(tx, job_id)
-    if task is not None:
+    if task is not None and task.state is not TaskState.SUCCEED:
         return task.state not in TASK.final
     return any(artifact.job_id == job_id for artifact in tables.artifacts_due(tx))
 
@@ -88,7 +92,8 @@ def _percent(job: Job, reorg: Task | None, subtasks: list[Subtask], rows: int) -
     total = max(job.row_total, rows, 1)
     verified: int = sum(s.summary.get("verified", 0) for s in subtasks if s.step == VERIFY)
     share = {COPY: rows / total, CATCH_UP: 0.0, VERIFY: min(1.0, verified / total)}
-    before = sum(weight for step, weight in _WEIGHTS.items() if step < reorg.step)
+    steps = list(ReorgType.names)
+    before = sum(_WEIGHTS.get(step, 0.0) for step in steps[: steps.index(reorg.step)]) if reorg.step in steps else 0.0
     return round(before + _WEIGHTS.get(reorg.step, 0.0) * share.get(reorg.step, 0.0), 1)
 
 
@@ -108,6 +113,11 @@ def _throttle(running: list[Subtask]) -> dict[str, Any] | None:
         if throttle and throttle["reason"] is not None:
             return dict(throttle)
     return None
+
+
+def _lock_holder(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any] | None:
+    holder = None if job.state in JOB.final else waited_for(tx, dialect)
+    return None if holder is None else asdict(holder)
 
 
 def _parameters(dialect: Dialect, job: Job, task: Task | None, running: list[Subtask]) -> dict[str, Any]:

@@ -14,14 +14,18 @@ from typing import Any
 
 from tideshift import errors
 from tideshift.ddl import points, queue, tables
-from tideshift.ddl.dialect import ArtifactName, Dialect, Strategy
+from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.inspection import TRIES_MAX, Inspector
 from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
 from tideshift.ddl.machine import JobState, SchemaState
 from tideshift.ddl.permission import COPIED
 from tideshift.ddl.plan import propose
 from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
+from tideshift.ddl.reorg.room import see_room
+from tideshift.ddl.reshaping import ArtifactName, Strategy
+from tideshift.ddl.room import RoomKeeper
 from tideshift.ddl.tasks import JobTasks
-from tideshift.dxf.machine import TASK, TaskState
+from tideshift.dxf.machine import TaskState
 from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, DatabaseFailed, Transaction
@@ -31,6 +35,8 @@ __all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
 DISK_FULL = "the disk is full"
+DISK_FULL_TRIES = 4
+"""How often a full disk may be a moment's trouble, before the job is held and waits for a person."""
 _PASSING = (errors.Retryable, errors.DiskFull, errors.AmbiguousCommit, errors.CannotReach)
 _WAITED_FOR = (errors.LockTimeout, errors.ConnectionLost, errors.CannotReach, errors.DiskFull)
 
@@ -42,6 +48,9 @@ class Worker:
         self.database = database
         self.dialect = dialect
         self.tasks = JobTasks(database)
+        self.room = RoomKeeper(database, dialect, self.tasks)
+        self.inspector = Inspector(database, dialect, self.tasks)
+        self._failed_starts: dict[int, int] = {}
         self._short: Mapping[str, Callable[[Job, Stage, Tenure], bool]] = {
             "capture": self._capture,
             "cut over": self._cut_over,
@@ -78,7 +87,7 @@ class Worker:
 
     def _step(self, job: Job, tenure: Tenure) -> bool:
         try:
-            return self.by_state[job.state](job, tenure)
+            return self.room.gives_up(job, tenure) or self.by_state[job.state](job, tenure)
         except errors.StateChanged as error:
             log.info("job %s: looked at again: %s", job.id, error)
             return True
@@ -89,7 +98,7 @@ class Worker:
         except Exception as error:
             log.exception("job %s: a step failed", job.id)
             unknown = DatabaseFailed(f"a step failed: {error!r}", hint="See the log of the node.")
-            return self._count(job, tenure, unknown, limit=3)
+            return self._count(job, tenure, unknown, limit=TRIES_MAX)
 
     def _start(self, job: Job, tenure: Tenure) -> bool:
         """Start or go on; a job that starts is planned again, since the table may have changed while it waited."""
@@ -117,7 +126,7 @@ class Worker:
         stage = job.current_plan.stages[job.stage]
         if stage.kind is StageKind.LONG:
             return self._long(job, stage, tenure)
-        return self._short[stage.name](job, stage, tenure)
+        return self._short["change" if stage.step is not None else stage.name](job, stage, tenure)
 
     def _long(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
         """Submit the stage's task once, then follow it: resume it, hand on parameters, and go on when it has succeeded."""
@@ -129,8 +138,12 @@ class Worker:
                 points.BEFORE_TASK.fire(job=job.id, stage=stage.name)
             with self.database.transaction() as tx:
                 self.tasks.submit(tx, job, stage)
+                made = [] if stage.step is None else self.dialect.native.made_by(job.reorg, stage.step)
+                if made:
+                    tables.insert_artifacts(tx, job.id, made)
                 tables.move_job(
-                    tx, job, "step", actor=tenure.owner_id, tenure=tenure, schema_state=stage.schema_state, err_count=0, error=None
+                    tx, job, "step" if stage.revertible else "commit_to", actor=tenure.owner_id, tenure=tenure, schema_state=stage.schema_state,
+                    revertible=stage.revertible, err_count=0, error=None,
                 )  # fmt: skip
             return True
         if task.state is TaskState.SUCCEED:
@@ -144,7 +157,14 @@ class Worker:
         return self.tasks.follow(job, task)
 
     def _capture(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
-        """Record what will be made, make it, and move, in one transaction."""
+        """Record what will be made, make it, and move, in one transaction; first what an earlier attempt left must be gone."""
+        if not self.tasks.all_ended(job):
+            return False
+        with self.database.transaction(write=False) as tx:
+            left = tables.artifacts_of(tx, job.id)
+        if left or self.tasks.purging(job.id):
+            return bool(left) and self.tasks.purge(job.id, left[0], wished=job.wished(), seen=job)
+        see_room(self.dialect, hint=f"Make room, then: tideshift resume {job.id}")
         with self.database.transaction() as tx:
             if points.BEFORE_CAPTURE.on:
                 points.BEFORE_CAPTURE.fire(job=job.id)
@@ -163,21 +183,25 @@ class Worker:
         return True
 
     def _change(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
-        """Carry a change out in one transaction, with the job's move; the replaced table, if there is one, is purged later."""
+        """Carry a change, or a short step of it, out in one transaction with the job's move; a replaced table is purged later."""
+        last = job.current_plan.stages[job.stage + 1].kind is StageKind.LAST
         with self.database.transaction() as tx:
             if points.BEFORE_CHANGE.on:
                 points.BEFORE_CHANGE.fire(job=job.id)
-            left = self.dialect.native.artifacts(job.reorg)
-            if left:
-                tables.insert_artifacts(tx, job.id, left)
-            self.dialect.native.change(tx, job.reorg)
-            if left:
+            replaced = self.dialect.native.artifacts(job.reorg)
+            made = [*replaced, *([] if stage.step is None else self.dialect.native.made_by(job.reorg, stage.step))]
+            if made:
+                tables.insert_artifacts(tx, job.id, made)
+            self.dialect.native.change(tx, job.reorg, step=stage.step or 0, tries=job.err_count)
+            if replaced:
                 tables.keep_as_old(tx, job.id, drop_after=None)
+            elif last:
+                tables.hand_over_artifacts(tx, job.id)
             if points.AFTER_CHANGE.on:
                 points.AFTER_CHANGE.fire(job=job.id)
             tables.move_job(
-                tx, job, "finish", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
-                revertible=False, err_count=0, next_try_at=None, error=None,
+                tx, job, "finish" if last else "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
+                revertible=not last, err_count=0, next_try_at=None, error=None,
             )  # fmt: skip
         return True
 
@@ -190,14 +214,18 @@ class Worker:
         return True
 
     def _paused(self, job: Job, tenure: Tenure) -> bool:
-        """Keep a paused job's log short, at a small rate, so that pausing is not what fills the disk."""
+        """Keep a paused job's log short, at a small rate, so that pausing is not what fills the disk; without capture its copy goes."""
         if not self.tasks.all_paused(job):
             return False
         self.tasks.hand_on_parameters(job)
         with self.database.transaction(write=False) as tx:
-            captured = any(artifact.kind == "log" for artifact in tables.artifacts_of(tx, job.id))
-            if not captured or self.dialect.shadow.backlog(tx, job.reorg, limit=0) == 0:
+            made = tables.artifacts_of(tx, job.id)
+            left = [artifact for artifact in made if artifact.is_purged]
+            captured = any(artifact.kind == "trigger" for artifact in made)
+            if captured and self.dialect.shadow.backlog(tx, job.reorg, limit=0) == 0:
                 return False
+        if not captured:
+            return bool(left) and self.tasks.purge(job.id, left[0], wished=job.wished(), seen=job)
         drain_a_little(self.database, self.dialect, job, rounds=5)
         return False
 
@@ -207,7 +235,8 @@ class Worker:
         with self.database.transaction() as tx:
             event = "undo" if tables.artifacts_of(tx, job.id) else "cancelled"
             error = {"code": "cancelled", "message": "the job was cancelled", "hint": "", "fields": {}}
-            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None)
+            state: dict[str, Any] = {} if event == "undo" else {"schema_state": SchemaState.NONE}
+            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None, **state)
         return True
 
     def _unwind(self, job: Job, tenure: Tenure) -> bool:
@@ -222,58 +251,30 @@ class Worker:
             with self.database.transaction() as tx:
                 tables.move_job(tx, job, "undone", actor=tenure.owner_id, tenure=tenure, schema_state=SchemaState.NONE, next_try_at=None)
             return True
-        if left[-1].kind == "shadow":
-            return self.tasks.purge(job.id, left[-1], wished=job.wished())
+        if all(artifact.is_purged for artifact in left):
+            return self.tasks.purge(job.id, left[0], wished=job.wished())
         if points.BEFORE_UNDO.on:
             points.BEFORE_UNDO.fire(job=job.id, kind=left[-1].kind)
         with self.database.transaction() as tx:
             for artifact in reversed(left):
-                if artifact.kind != "shadow":
-                    self.dialect.shadow.drop(tx, ArtifactName(artifact.kind, artifact.name))
+                if not artifact.is_purged:
+                    self.dialect.remains.drop(tx, ArtifactName(artifact.kind, artifact.name), tries=job.err_count)
                     tables.mark_dropped(tx, job.id, artifact.ordinal)
             tables.move_job(tx, job, "unwind", actor=tenure.owner_id, tenure=tenure, schema_state=SchemaState.DELETE_ONLY)
         return True
 
     def _after_swap(self, job: Job, tenure: Tenure) -> bool:
         """Inspect with a connection that did not swap; what is wrong now cannot be undone, so it is said and the old rows are kept."""
-        stage = job.current_plan.stages[job.stage]
-        wrong: str | None = None
-        if stage.task_type is not None:
-            with self.database.transaction(write=False) as tx:
-                task = self.tasks.find(tx, job.task_key(stage))
-            if task is None:
-                return self._submit_inspection(job, stage, tenure)
-            if task.state not in TASK.final:
-                return self.tasks.follow(job, task)
-            if task.state is not TaskState.SUCCEED:
-                wrong = str((task.error or {}).get("message", "the references were not looked at"))
-        if points.BEFORE_INSPECT.on:
-            points.BEFORE_INSPECT.fire(job=job.id)
-        wrong = wrong or self._inspect(job)
-        warnings = list(job.warnings) if wrong is None else [*job.warnings, f"{wrong}; the old rows are kept until a person drops them"]
+        found = self.inspector.look(job, tenure)
+        if found.waits:
+            return found.moved
         with self.database.transaction() as tx:
-            keep = tx.now_ms() + int(job.keep_old_seconds * 1000) if wrong is None else None
+            kept = "; the old rows are kept until a person drops them" if tables.artifacts_of(tx, job.id) else ""
+            warnings = list(job.warnings) if found.wrong is None else [*job.warnings, found.wrong + kept]
+            keep = tx.now_ms() + int(job.keep_old_seconds * 1000) if found.wrong is None else None
             tables.keep_as_old(tx, job.id, drop_after=keep)
             tables.move_job(tx, job, "sync", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, warnings=warnings, error=None)
         return True
-
-    def _submit_inspection(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
-        with self.database.transaction() as tx:
-            self.tasks.submit(tx, job, stage)
-            tables.move_job(tx, job, "verify", actor=tenure.owner_id, tenure=tenure, err_count=0, error=None)
-        return True
-
-    def _inspect(self, job: Job) -> str | None:
-        """Return what is not as it was planned (None: all is)."""
-        inspect = self.dialect.shadow.inspect_swapped if job.strategy == Strategy.SHADOW_TABLE else self.dialect.native.inspect
-        with self.database.session() as session:
-            try:
-                inspect(session, job.reorg)
-            except _PASSING:
-                raise
-            except errors.TideshiftError as error:
-                return error.message
-        return None
 
     def _hold_all(self, live: list[Job], tenure: Tenure) -> bool:
         """Hold every job of a database that is a copy, and let its tasks rest, until a person says what shall become of them."""
@@ -297,8 +298,8 @@ class Worker:
     def _count(self, job: Job, tenure: Tenure, error: errors.TideshiftError, *, limit: int) -> bool:
         """Count a passing error on the row and try later; past the limit it is not passing.
 
-        A lock, a connection or room on the disk is nobody's fault and is waited for without a limit; a full disk holds the
-        job, so that a person sees it and says when to go on.
+        A lock, a connection or room on the disk is nobody's fault and is waited for without a limit; a disk that stays full
+        holds the job, so that a person sees it and says when to go on.
         """
         log.info("job %s: %s", job.id, error)
         if isinstance(error, errors.AmbiguousCommit):
@@ -314,7 +315,7 @@ class Worker:
         wait_ms = int(1000 * min(0.1 * 2 ** min(job.err_count, 16), self.database.profile.retry_seconds_max))
         try:
             with self.database.transaction() as tx:
-                if isinstance(error, errors.DiskFull) and job.state is JobState.RUNNING:
+                if isinstance(error, errors.DiskFull) and job.state is JobState.RUNNING and job.err_count + 1 >= DISK_FULL_TRIES:
                     self._hold(tx, job, tenure, DISK_FULL, error=error.as_record())
                 else:
                     self._count_on_row(tx, job, event, tenure, error=error.as_record(), next_try_at=tx.now_ms() + wait_ms)
@@ -325,7 +326,7 @@ class Worker:
     def _fail(self, job: Job, tenure: Tenure, error: dict[str, Any]) -> bool:
         """End a job that cannot go on: roll back what was made, or end at once when nothing was."""
         log.warning("job %s failed: %s", job.id, error["message"])
-        if job.state in (JobState.PAUSING, JobState.CANCELLING):
+        if job.state in (JobState.PAUSING, JobState.CANCELLING) or self._starts_again(job):
             return False
         try:
             with self.database.transaction() as tx:
@@ -337,10 +338,22 @@ class Worker:
             return False
         return True
 
+    def _starts_again(self, job: Job) -> bool:
+        """Whether a job that was resumed, and cannot start, is tried again: what it has made is not thrown away for one error."""
+        if job.state is not JobState.QUEUEING or job.started_at is None:
+            return False
+        self._failed_starts[job.id] = self._failed_starts.get(job.id, 0) + 1
+        return self._failed_starts[job.id] < TRIES_MAX
+
     def _write_failure(self, tx: Transaction, job: Job, tenure: Tenure, error: dict[str, Any]) -> None:
+        if job.state is JobState.QUEUEING and job.started_at is not None:
+            self._hold(tx, job, tenure, f"it could not be resumed: {error['message']}", error=error)
+            self._failed_starts.pop(job.id, None)
+            return
         if job.state in (JobState.QUEUEING, JobState.RUNNING, JobState.PAUSED):
             event = "fail" if tables.artifacts_of(tx, job.id) else "abandon"
-            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None)
+            state: dict[str, Any] = {} if event == "fail" else {"schema_state": SchemaState.NONE}
+            tables.move_job(tx, job, event, actor=tenure.owner_id, tenure=tenure, error=error, next_try_at=None, **state)
         else:
             event = "verify" if job.state is JobState.DONE else "unwind"
             later = tx.now_ms() + int(self.database.profile.retry_seconds_max * 1000)

@@ -21,5 +21,6 @@ SWAP_EXCHANGED = point("dialect.swap_exchanged", "Source and shadow have changed
 SWAPPED = point("dialect.swapped", "The swap was seen in the catalogue, not yet committed.")
 PURGE = point("dialect.purge", "Some rows of a table of ours are about to be deleted.")
 DROP = point("dialect.drop", "An object of ours is about to be dropped.")
+DISK_FREE = point("dialect.disk_free", "The free room on the disk was measured; a returned number of bytes takes its place.", returns=int)
 CHANGE = point("dialect.change", "A change in one transaction is about to carry a statement out.")
 CHANGED = point("dialect.changed", "A change in one transaction is done, not yet compared with the plan and not committed.")

@@ -148,9 +148,31 @@ class Executor:
         self._write_ending(("release", {"exec_id": None, "session": None}), lock_wait_seconds=lock_wait_seconds)
         self.ended = True
 
+    def rest(self) -> None:
+        """Give back the memory of the connection, which others use next; one that is broken keeps nothing."""
+        try:
+            self._session.rest()
+        except errors.TideshiftError as error:
+            log.info("subtask %s: %s", self.subtask.id, error)
+
     def discard_session(self) -> None:
         """Close the connection for good instead of giving it back to the pool."""
         self._session.connection.invalidate()
+
+    @property
+    def is_interruptible(self) -> bool:
+        """Whether a statement of its work may be ended by `interrupt`."""
+        return not self.ended and getattr(self._work, "interruptible", False)
+
+    def interrupt(self) -> None:
+        """End the statement that runs now; called by another thread. Whatever it hits is taken for an error that passes."""
+        self.database.driver.interrupt(self._session.connection)
+
+    @contextmanager
+    def alone(self) -> Iterator[Session]:
+        """Give the connection outside any transaction, once it stands on the subtask's row."""
+        self._assert_recorded()
+        yield self._session
 
     @contextmanager
     def chunk(self, *, write: bool = True) -> Iterator[Chunk]:

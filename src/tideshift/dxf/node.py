@@ -85,6 +85,17 @@ class WorkerNode:
                 begun.append(executor)
         return begun
 
+    def interrupt_unwanted(self) -> None:
+        """End the long statements whose subtask was paused, cancelled or taken over, or all of them when the node stops."""
+        running = [executor for executor in list(self.executors) if executor.is_interruptible]
+        if not running:
+            return
+        with self.database.transaction(write=False) as tx:
+            wanted = {(subtask.id, subtask.attempt) for subtask in tables.active_subtasks(tx, exec_id=self.name) if subtask.state is SubtaskState.RUNNING}
+        for executor in running:
+            if self.stopping.is_set() or (executor.subtask.id, executor.subtask.attempt) not in wanted:
+                executor.interrupt()
+
     def threads_of(self, task: Task) -> int:
         """Return how many subtasks of a task may run here at once: one where the database has one writer."""
         return task.concurrency if self.database.driver.capabilities.concurrent_writers else 1
@@ -127,6 +138,8 @@ class WorkerNode:
             if executor.lost:
                 # Whoever takes the subtask ends the session that its row names: nobody else may be working in it by then.
                 executor.discard_session()
+            else:
+                executor.rest()
             self._sessions.pop(id(executor)).close()
 
     def release_all(self, *, lock_wait_seconds: float | None = None) -> None:

@@ -1,4 +1,9 @@
-"""Key ranges as units of work: a cursor through one range, and the control of chunk sizes. Pure, for any task type."""
+"""Key ranges as units of work, for any task type: cutting a table into them, a cursor through one, the size of the next chunk.
+
+A plan cuts the table (`cut_table`) and gives each range to a subtask (`range_meta`); the subtask's work reads where it is
+(`Cursor.of`), asks for a chunk's size (`ChunkControl`), and writes the cursor that it came to as its checkpoint. Only
+cutting asks the database; cursor and control are pure.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tideshift.store.keys import Bound, KeyRange
+from tideshift.store.database import Transaction
+from tideshift.store.keys import Bound, KeyOrder, KeyRange
 
-__all__ = ["ChunkControl", "Cursor"]
+__all__ = ["Bound", "ChunkControl", "Cursor", "KeyOrder", "KeyRange", "cut_table", "range_meta"]
+
+
+def cut_table(tx: Transaction, order: KeyOrder, *, parts: int, beside: KeyOrder | None = None) -> list[KeyRange]:
+    """Cut a table, as it stands now, into at most `parts` adjoining ranges of about equal row counts; none for an empty one.
+
+    The first range begins at the table's very start and the last one ends at the last key of now: rows that come behind it
+    later are in no range. `beside` is the same key in another table, whose rows shall lie in the ranges too. Cut twice, a
+    table that nobody wrote meanwhile gives the same ranges, as a plan must.
+    """
+    assert parts >= 1
+    orders = [order] if beside is None else [order, beside]
+    lasts = [ends[1] for ends in (one.first_and_last(tx) for one in orders) if ends is not None]
+    if not lasts:
+        return []
+    last = lasts[-1] if order.compare(tx, lasts[0], lasts[-1]) < 0 else lasts[0]
+    return order.split(tx, KeyRange(None, last), parts=parts) or [KeyRange(None, last)]
+
+
+def range_meta(key_range: KeyRange) -> dict[str, Any]:
+    """Return what a subtask's meta must hold for `Cursor.of` to find its range; it may hold more."""
+    return {"range": key_range.as_record()}
 
 
 @dataclass
@@ -49,7 +76,7 @@ class Cursor:
 
     @classmethod
     def of(cls, meta: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> Cursor:
-        """Read the cursor of a subtask from its range and its checkpoint."""
+        """Read the cursor of a subtask from its meta (`range_meta`) and its checkpoint, empty where nothing is done yet."""
         return cls(KeyRange.from_record(dict(meta["range"])), checkpoint.get("done"), bool(checkpoint.get("finished")))
 
     @property

@@ -23,8 +23,10 @@ from tideshift.store.database import Database
 __all__ = ["Service"]
 
 log = logging.getLogger(__name__)
-STOP_SECONDS = 5.0
+STOP_SECONDS = 3.5
+"""An interrupted command ends within five seconds; what is left of them is for noticing the signal and for a last look at the job."""
 LOCK_WAIT_SECONDS_MIN = 0.1
+"""How long each of the last writes may wait for a busy database even where nothing of the budget is left."""
 
 
 class Service:
@@ -51,6 +53,7 @@ class Service:
     def stop(self) -> None:
         """Stop everything and give back what was taken; safe to call twice."""
         self.node.stopping.set()
+        self._interrupt()
         self.wake()
         deadline = self.database.clock.monotonic() + STOP_SECONDS
         for thread in self._threads:
@@ -67,6 +70,12 @@ class Service:
                 give_back(lock_wait_seconds=max(LOCK_WAIT_SECONDS_MIN, deadline - self.database.clock.monotonic()))
             except errors.TideshiftError as error:
                 log.warning("not given back, it will expire: %s", error)
+
+    def _interrupt(self) -> None:
+        try:
+            self.node.interrupt_unwanted()
+        except (errors.Retryable, errors.CannotReach) as error:
+            log.warning("a long statement was not ended: %s", error)
 
     def wake(self) -> None:
         """Let the loops look now instead of at the next scan."""
@@ -113,6 +122,7 @@ class Service:
     def _execute(self) -> None:
         while not self.node.stopping.is_set():
             begun = self.node.start_due()
+            self.node.interrupt_unwanted()
             for executor in begun:
                 self._spawn(f"subtask-{executor.subtask.id}", lambda executor=executor: self._drive(executor))  # type: ignore[misc]
             self._threads = [thread for thread in self._threads if thread.is_alive()]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from tideshift.dxf.parameters import Limits
 from tideshift.dxf.task import Subtask, Task
 from tideshift.errors import NotFound
-from tideshift.store.database import Database, Transaction
+from tideshift.store.database import Database, Session, Transaction
 
 __all__ = ["Chunk", "Context", "Registry", "TaskType", "Work"]
 
@@ -47,13 +47,21 @@ class Context(Protocol):
         """Return the parameters in force now."""
         ...
 
+    def alone(self) -> AbstractContextManager[Session]:
+        """Give the subtask's connection outside any transaction, for a statement that commits by itself; it may be ended from outside."""
+        ...
+
     def chunk(self, *, write: bool = True) -> AbstractContextManager[Chunk]:
         """Open a chunk; a read-only one sees one snapshot, and its checkpoint follows in a transaction of its own."""
         ...
 
 
 class Work(Protocol):
-    """The work of one subtask on one node."""
+    """The work of one subtask on one node.
+
+    One whose single statements take long sets an attribute `interruptible = True`: the statement that runs is then ended on the
+    server once the subtask is no longer wanted here, and does its work again when it is.
+    """
 
     def step(self, context: Context) -> bool:
         """Do one chunk; return False when everything of the subtask is done."""

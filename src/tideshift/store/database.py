@@ -7,7 +7,7 @@ Nothing is retried in here except in `Database.run`, which starts a whole new tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -139,6 +139,20 @@ class Session:
         """Return the SQLAlchemy connection, for what a dialect must do outside a transaction."""
         return self._connection
 
+    def run_alone(self, sql: str, settings: Mapping[str, str] | None = None) -> None:
+        """Execute one text that commits by itself, outside any transaction and under these settings of the session."""
+        if points.BEFORE_STATEMENT.on:
+            points.BEFORE_STATEMENT.fire(kind="alone")
+        try:
+            self.database.driver.run_alone(self._connection, sql, settings or {})
+        except Exception as error:
+            bare = self.database.driver_error(error)
+            if bare is None:
+                raise
+            self.database.raise_meaning(bare, statement=sql)
+        if points.AFTER_STATEMENT.on:
+            points.AFTER_STATEMENT.fire(kind="alone")
+
     @contextmanager
     def transaction(
         self,
@@ -192,6 +206,16 @@ class Session:
             if bare is None:
                 raise
             self.database.raise_meaning(bare, statement="relieve")
+
+    def rest(self) -> None:
+        """Give back the memory that this connection took for long work."""
+        try:
+            self.database.driver.rest(self._connection)
+        except Exception as error:
+            bare = self.database.driver_error(error)
+            if bare is None:
+                raise
+            self.database.raise_meaning(bare, statement="rest")
 
     def _turn(
         self, *, write: bool, wait_seconds: float, lock_share_percent: int

@@ -5,7 +5,7 @@ A driver gives expressions and small verbs, so that the statements on system tab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -82,6 +82,10 @@ class Driver(Protocol):
         """Do, outside any transaction, work that would otherwise fall to a later commit of anybody; nothing where there is none."""
         ...
 
+    def rest(self, connection: Connection) -> None:
+        """Give back, outside any transaction, the memory that a connection took for long work, before it goes back among the others."""
+        ...
+
     def now(self) -> ColumnElement[int]:
         """Return the expression for the database's present time, in UTC epoch milliseconds (not the transaction's start)."""
         ...
@@ -94,6 +98,14 @@ class Driver(Protocol):
         self, connection: Connection, sql: str, binds: tuple[Any, ...]
     ) -> tuple[list[tuple[Any, ...]], int]:
         """Execute one text exactly as given by the driver's own cursor; return its rows and the affected row count."""
+        ...
+
+    def run_alone(self, connection: Connection, sql: str, settings: Mapping[str, str]) -> None:
+        """Execute one text outside any transaction, under these settings of the session, which are taken back afterwards."""
+        ...
+
+    def interrupt(self, connection: Connection) -> None:
+        """End the statement that another thread runs on this connection, if there is one; it fails there as one to try again."""
         ...
 
     def stream_verbatim(self, connection: Connection, sql: str, binds: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -90,3 +90,7 @@ class KeyOrder(Protocol):
     def compare(self, tx: Transaction, left: Bound, right: Bound) -> int:
         """Return -1, 0 or 1, as the database orders the two keys."""
         ...
+
+    def where(self, key_range: KeyRange) -> tuple[str, tuple[Any, ...]]:
+        """Return the condition that a row of the table lies in the range, with its binds, for a statement of one's own."""
+        ...

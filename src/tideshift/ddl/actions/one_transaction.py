@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from tideshift.ddl.actions.stages import CHECK_ROWS, INSPECT, INSPECT_REFERENCES
-from tideshift.ddl.dialect import Reshaping
 from tideshift.ddl.job import PLAN_VERSION, Plan, Stage, StageKind
 from tideshift.ddl.machine import SchemaState
+from tideshift.ddl.reshaping import Reshaping
 
 __all__ = ["CHANGE", "one_transaction_plan"]
 

@@ -11,11 +11,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tideshift.ddl.actions.stages import CHECK_ROWS, INSPECT, INSPECT_REFERENCES
-from tideshift.ddl.dialect import Reshaping
 from tideshift.ddl.job import PLAN_VERSION, Plan, Stage, StageKind
 from tideshift.ddl.machine import SchemaState
+from tideshift.ddl.native_task import StatementType
 from tideshift.ddl.reorg.task import ReorgType
+from tideshift.ddl.reshaping import Reshaping
 
 __all__ = ["CAPTURE", "CUT_OVER", "REORGANIZE", "shadow_plan"]
 
@@ -34,8 +37,12 @@ CUT_OVER = Stage(
 
 
 def shadow_plan(reshaping: Reshaping) -> Plan:
-    """Return the stages of a change by a shadow table."""
-    stages: tuple[Stage, ...] = (CAPTURE, REORGANIZE, CUT_OVER, INSPECT_REFERENCES if reshaping.sees_references else INSPECT)
+    """Return the stages of a change by a shadow table; a native step, where there is one, is part of the inspection."""
+    last = INSPECT_REFERENCES if reshaping.sees_references else INSPECT
+    if reshaping.native_steps:
+        (step,) = reshaping.native_steps
+        last = replace(INSPECT, task_type=StatementType.name, step=0, text=f"{step.text}; {INSPECT.text}")
+    stages: tuple[Stage, ...] = (CAPTURE, REORGANIZE, CUT_OVER, last)
     if reshaping.tries_rows_first:
         stages = (CHECK_ROWS, *stages)
     return Plan(version=PLAN_VERSION, stages=stages, reshaping=reshaping)

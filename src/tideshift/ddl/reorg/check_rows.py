@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tideshift.ddl.dialect import Dialect, Reorg
+from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.reshaping import Reorg
 from tideshift.dxf.ranges import ChunkControl, Cursor
 from tideshift.dxf.tasktype import Context
 
@@ -15,7 +16,7 @@ class CheckRowsWork:
     def __init__(self, dialect: Dialect, reorg: Reorg) -> None:
         self.dialect = dialect
         self.reorg = reorg
-        self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
+        self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds, rows_start=reorg.reshaping.chunk_rows)
 
     def step(self, context: Context) -> bool:
         """Try one chunk of rows."""

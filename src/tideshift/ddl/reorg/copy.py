@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from tideshift.ddl import points
-from tideshift.ddl.dialect import Dialect, Reorg
+from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.reorg.drain import Drain
+from tideshift.ddl.reorg.room import see_room
+from tideshift.ddl.reshaping import Reorg
 from tideshift.dxf.ranges import ChunkControl, Cursor
 from tideshift.dxf.tasktype import Context
+from tideshift.errors import DiskFull
 
 __all__ = ["CopyWork"]
-
-LOG_ROWS_SOFT = 20_000
-"""From this backlog on the log is drained between chunks; a key ahead of the copy is better left to it."""
-
 
 class CopyWork:
     """The copy of one range."""
@@ -20,16 +19,21 @@ class CopyWork:
     def __init__(self, dialect: Dialect, reorg: Reorg) -> None:
         self.dialect = dialect
         self.reorg = reorg
-        self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
-        self.drain = Drain(dialect, reorg, rows_soft=LOG_ROWS_SOFT)
+        self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds, rows_start=reorg.reshaping.chunk_rows)
+        self.drain = Drain(dialect, reorg, rows_soft=dialect.capabilities.copy_log_rows)
 
     def step(self, context: Context) -> bool:
-        """Copy one chunk, or drain a batch of a log that has grown long."""
+        """Copy one chunk, or drain a batch of a log that has grown long (a key ahead of the copy is better left to it); wait where the disk has no room for a copy."""
         cursor = Cursor.of(context.subtask.meta, context.subtask.checkpoint)
         if cursor.finished:
             return False
         if self.drain.step(context):
             return True
+        try:
+            see_room(self.dialect)
+        except DiskFull:
+            self.drain.look_next()
+            raise
         rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
         with context.chunk() as chunk:
             self.dialect.shadow.check(chunk.tx, self.reorg)

@@ -42,6 +42,7 @@ def cut_over(database: Database, dialect: Dialect, job: Job, stage: Stage, tenur
     if drain_a_little(database, dialect, job) > CUTOVER_ROWS:
         return None
     with database.transaction() as tx:
+        dialect.shadow.hold_still(tx, job.reorg, tries=job.err_count)
         if dialect.shadow.backlog(tx, job.reorg, limit=CUTOVER_ROWS) > CUTOVER_ROWS:
             return None  # Somebody wrote much while we waited for the lock: drained outside it again.
         settle(tx, dialect, job.reorg)

@@ -1,12 +1,13 @@
 """Keeping the log short while something else goes on: a batch now and then, and every other time while it stays long.
 
-So the log is bounded however long the work takes, and neither of the two starves. Who must not work at all while the log
-is long looks before every step.
+So the log is bounded however long the work takes, and neither of the two starves; where the log has become very long, the
+work waits. Who must not work at all while the log is long looks before every step.
 """
 
 from __future__ import annotations
 
-from tideshift.ddl.dialect import Dialect, Reorg
+from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.reshaping import Reorg
 from tideshift.dxf.ranges import ChunkControl
 from tideshift.dxf.tasktype import Context
 
@@ -14,6 +15,8 @@ __all__ = ["Drain"]
 
 STEPS_BETWEEN_LOOKS = 16
 STEPS_WHILE_LONG = 2
+HARD = 2
+"""From this many times the soft limit on nothing but draining is done."""
 
 
 class Drain:
@@ -35,9 +38,18 @@ class Drain:
         self._steps_left = self.steps_between_looks
         shadow = self.dialect.shadow
         with context.database.transaction(write=False) as tx:
-            backlog = shadow.backlog(tx, self.reorg, limit=2 * self.rows_soft)
+            backlog = shadow.backlog(tx, self.reorg, limit=HARD * self.rows_soft)
         if backlog < self.rows_soft:
             return False
+        self._apply(context, backlog)
+        return True
+
+    def look_next(self) -> None:
+        """Look at the very next step: nothing else can be done now."""
+        self._steps_left = 1
+
+    def _apply(self, context: Context, backlog: int) -> None:
+        shadow = self.dialect.shadow
         rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
         with context.chunk() as chunk:
             shadow.check(chunk.tx, self.reorg)
@@ -45,5 +57,5 @@ class Drain:
             chunk.counters = {"log_rows": batch.log_rows, "chunks": 0, "drains": 1}
         self.control.observe(rows=batch.log_rows, seconds=chunk.held_seconds)
         if backlog - batch.log_rows >= self.rows_soft:
-            self._steps_left = min(STEPS_WHILE_LONG, self.steps_between_looks)
-        return True
+            steps = 1 if backlog >= HARD * self.rows_soft else STEPS_WHILE_LONG
+            self._steps_left = min(steps, self.steps_between_looks)

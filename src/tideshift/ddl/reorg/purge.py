@@ -32,19 +32,30 @@ class PurgeWork:
         self.job_id: int = meta["job_id"]
         self.ordinal: int = meta["ordinal"]
         self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
+        self.at_once: bool = meta.get("at_once", False)
+        self._warms_up = True
 
     def step(self, context: Context) -> bool:
-        """Delete one chunk of rows, or drop the table once it is empty."""
+        """Delete one chunk of rows, or drop the table once it is empty; one that was rebuilt under one lock is dropped as it is."""
         if points.BEFORE_PURGE_CHUNK.on:
             points.BEFORE_PURGE_CHUNK.fire(job=self.job_id)
         rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        if self._warms_up:
+            with context.database.session() as session:
+                with session.transaction(write=False) as tx:
+                    self._warms_up = self.dialect.remains.warm_up(tx, self.artifact)
+                session.rest()
         with context.chunk() as chunk:
-            gone = self.dialect.shadow.empty_chunk(chunk.tx, self.artifact, rows_max=rows_max)
+            if tables.is_dropped(chunk.tx, self.job_id, self.ordinal):
+                return False  # An attempt before this one has done it, and what has the name now is another table.
+            gone = 0 if self.at_once else self.dialect.remains.empty_chunk(chunk.tx, self.artifact, rows_max=rows_max)
             if gone == 0:
                 if points.BEFORE_DROP.on:
                     points.BEFORE_DROP.fire(job=self.job_id)
-                self.dialect.shadow.drop(chunk.tx, self.artifact)
+                self.dialect.remains.drop(chunk.tx, self.artifact)
                 tables.mark_dropped(chunk.tx, self.job_id, self.ordinal)
+                if self.artifact.kind != "log":
+                    tables.mark_shadow_indexes_dropped(chunk.tx, self.job_id)
             chunk.counters = {"purged": gone}
         self.control.observe(rows=gone, seconds=chunk.held_seconds)
         return gone > 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tideshift.ddl.dialect import Dialect, Reorg
+from tideshift.ddl.dialect import Dialect
+from tideshift.ddl.reshaping import Reorg
 from tideshift.dxf.ranges import ChunkControl
 from tideshift.dxf.tasktype import Context
 

@@ -1,27 +1,30 @@
-"""The task types that know of a new shape: `reorg` copies, catches up, verifies and sees references; others try rows or look again.
+"""The task types that know of a new shape: `reorg` copies, builds, catches up, verifies and sees references; others try rows or look again.
 
-Copy and verify have one subtask per key range, the other steps have one. The task's meta holds the job's id, its reshaping and the parameters; a subtask's meta holds its range.
+Copy and verify have one subtask per key range, a build has one per index, the other steps have one. The task's meta holds the job's id, its reshaping and the parameters; a subtask's meta holds its range.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tideshift.ddl.dialect import Dialect, Reorg, Reshaping
+from tideshift.ddl.dialect import BuildGroup, Dialect
+from tideshift.ddl.reorg.build import BuildWork, SettleWork
 from tideshift.ddl.reorg.catch_up import CatchUpWork
 from tideshift.ddl.reorg.check_rows import CheckRowsWork
 from tideshift.ddl.reorg.copy import CopyWork
 from tideshift.ddl.reorg.references import ReferencesWork
 from tideshift.ddl.reorg.verify import VerifyWork
+from tideshift.ddl.reshaping import Reorg, Reshaping
 from tideshift.dxf.parameters import apply_to_parameters
+from tideshift.dxf.ranges import cut_table, range_meta
 from tideshift.dxf.task import DONE, INIT, Subtask, Task
 from tideshift.dxf.tasktype import Work
 from tideshift.store.database import Transaction
-from tideshift.store.keys import KeyRange
 
 __all__ = ["CATCH_UP", "COPY", "SEE_REFERENCES", "VERIFY", "CheckRowsType", "ReferencesType", "ReorgType", "reorg_of"]
 
-COPY, CATCH_UP, VERIFY, SEE_REFERENCES = 1, 2, 3, 4
+COPY, CATCH_UP, VERIFY, SEE_REFERENCES, BUILD, SETTLE, BUILD_ENFORCING, BUILD_LAST, CATCH_UP_AGAIN = range(1, 10)
+_BUILDS = {BUILD: (BuildGroup.KEY, BuildGroup.OTHER), BUILD_ENFORCING: (BuildGroup.ENFORCING,), BUILD_LAST: (BuildGroup.LAST,)}
 PARTS = 8
 """How many ranges a table is cut into: enough for several nodes and for a picture of the progress."""
 
@@ -32,51 +35,57 @@ def reorg_of(task: Task) -> Reorg:
 
 
 def _ranges(tx: Transaction, dialect: Dialect, reorg: Reorg, *, both: bool = False) -> list[dict[str, Any]]:
-    """Cut the table at this moment into ranges, up to the last key (of source and shadow, for `both`); what comes later is in the log."""
-    order = dialect.shadow.key_order(reorg)
-    orders = [order, dialect.shadow.copied_key_order(reorg)] if both else [order]
-    lasts = [ends[1] for ends in (one.first_and_last(tx) for one in orders) if ends is not None]
-    if not lasts:
-        return []
-    last = lasts[-1] if order.compare(tx, lasts[0], lasts[-1]) < 0 else lasts[0]
-    ranges = order.split(tx, KeyRange(None, last), parts=PARTS) or [KeyRange(None, last)]
-    return [{"range": key_range.as_record()} for key_range in ranges]
+    """Plan one subtask per range of the source (of source and shadow, for `both`); what comes behind the last key later is in the log."""
+    beside = dialect.shadow.copied_key_order(reorg) if both else None
+    return [range_meta(one) for one in cut_table(tx, dialect.shadow.key_order(reorg), parts=PARTS, beside=beside)]
 
 
 class ReorgType:
     """Fills the shadow table until it equals the source but for what the log names."""
 
     name = "ddl.reorg"
-    names = {COPY: "copy", CATCH_UP: "catch up", VERIFY: "verify", SEE_REFERENCES: "see references"}
+    names = {
+        COPY: "copy", BUILD: "build indexes", CATCH_UP: "catch up", SETTLE: "settle", BUILD_ENFORCING: "build keys", BUILD_LAST: "statistics",
+        CATCH_UP_AGAIN: "catch up again", VERIFY: "verify", SEE_REFERENCES: "see references",
+    }  # fmt: skip
+    """The steps in their order; what is built stands from the start on some databases, and then these steps are passed by."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
 
     def next_step(self, task: Task) -> int:
-        """Return copy, catch up, verify, see references, in this order."""
-        return {INIT: COPY, COPY: CATCH_UP, CATCH_UP: VERIFY, VERIFY: SEE_REFERENCES, SEE_REFERENCES: DONE}[task.step]
+        """Return the step that follows in the order above."""
+        order = [INIT, *self.names, DONE]
+        return order[order.index(task.step) + 1]
 
     def step_name(self, step: int) -> str:
         """Name a step for people."""
         return self.names.get(step, "")
 
     def plan(self, tx: Transaction, task: Task, step: int) -> list[dict[str, Any]]:
-        """Plan one subtask per key range, or the one that catches up or looks at references."""
+        """Plan one subtask per key range or index, or the one that catches up or looks at references."""
+        reorg, shadow = reorg_of(task), self.dialect.shadow
+        if step in _BUILDS:
+            return [{"build": number} for group in _BUILDS[step] for number in shadow.builds(reorg, group)]
         if step == CATCH_UP:
             return [{"bucket": 0}]
-        reorg = reorg_of(task)
+        if step in (SETTLE, CATCH_UP_AGAIN):
+            return [{"bucket": 0}] if shadow.builds(reorg, BuildGroup.ENFORCING) else []
         if step == SEE_REFERENCES:
             return [{"swapped": False}] if reorg.reshaping.sees_references else []
-        self.dialect.shadow.check(tx, reorg)
+        shadow.check(tx, reorg)
         return _ranges(tx, self.dialect, reorg, both=step == VERIFY)
 
     def open(self, task: Task, subtask: Subtask) -> Work:
         """Open the work of a subtask by its step."""
+        reorg = reorg_of(task)
         if subtask.step == SEE_REFERENCES:
-            return ReferencesWork(self.dialect, reorg_of(task), swapped=False)
-        kinds: dict[int, type[CopyWork | CatchUpWork | VerifyWork]]
-        kinds = {COPY: CopyWork, CATCH_UP: CatchUpWork, VERIFY: VerifyWork}
-        return kinds[subtask.step](self.dialect, reorg_of(task))
+            return ReferencesWork(self.dialect, reorg, swapped=False)
+        if subtask.step in _BUILDS:
+            return BuildWork(self.dialect, reorg, subtask.meta["build"])
+        kinds: dict[int, type[CopyWork | CatchUpWork | SettleWork | VerifyWork]]
+        kinds = {COPY: CopyWork, CATCH_UP: CatchUpWork, SETTLE: SettleWork, CATCH_UP_AGAIN: CatchUpWork, VERIFY: VerifyWork}
+        return kinds[subtask.step](self.dialect, reorg)
 
     def modify(self, meta: dict[str, Any], modifications: list[dict[str, Any]]) -> dict[str, Any]:
         """Take over batch size, write speed and lock share."""

@@ -8,8 +8,9 @@ and a key that still differs fails the job, with both rows as evidence in its er
 from __future__ import annotations
 
 from tideshift.ddl import points
-from tideshift.ddl.dialect import Comparison, Dialect, Reorg
+from tideshift.ddl.dialect import Comparison, Dialect
 from tideshift.ddl.reorg.drain import Drain
+from tideshift.ddl.reshaping import Reorg
 from tideshift.dxf.ranges import ChunkControl, Cursor
 from tideshift.dxf.tasktype import Chunk, Context
 from tideshift.errors import TaskFailed
@@ -40,7 +41,7 @@ class VerifyWork:
     def __init__(self, dialect: Dialect, reorg: Reorg) -> None:
         self.dialect = dialect
         self.reorg = reorg
-        self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds)
+        self.control = ChunkControl(target_seconds=dialect.capabilities.chunk_target_seconds, rows_start=reorg.reshaping.chunk_rows)
         self.drain = Drain(dialect, reorg, rows_soft=LOG_ROWS_SOFT, steps_between_looks=1)
 
     def step(self, context: Context) -> bool:

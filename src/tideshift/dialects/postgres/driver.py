@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -29,6 +29,7 @@ __all__ = ["PostgresDriver", "quote"]
 _NAME_BYTES_MAX = 63
 _STREAM_ROWS = 2_000
 _END_WAIT_MS = 2_000
+_CANCEL_SECONDS = 2.0
 _NOW = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)"
 _BOOTSTRAP_KEY = int.from_bytes(hashlib.sha256(b"tideshift bootstrap").digest()[:8], "big", signed=True)
 
@@ -47,6 +48,7 @@ _PINNED: Mapping[str, str] = {
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
     "statement_timeout": "0",
+    "jit": "off",
     "transaction_timeout": "0",
     "idle_session_timeout": "0",
 }
@@ -135,7 +137,8 @@ class PostgresDriver:
 
         One that only reads sees one snapshot, so that what it reads belongs together.
 
-        Durable means at least that the server's disk and its synchronous standbys have it; a stronger default stays.
+        Durable means at least that the server's disk and its synchronous standbys have it; a stronger default stays. What need
+        not be durable waits for no disk: a crash may take the last such commits as a whole, and nothing else.
         SET and SHOW take no snapshot, so that the caller may still choose another level for this transaction.
         """
         dbapi_connection = _dbapi(connection)
@@ -147,10 +150,15 @@ class PostgresDriver:
                 (default,) = dbapi_connection.execute("SHOW synchronous_commit").fetchone() or ("",)
                 connection.info["durable"] = "remote_apply" if default == "remote_apply" else "on"
             settings.append(f"SET LOCAL synchronous_commit = {connection.info['durable']}")
+        elif write:  # whatever is durable later has this on the disk before it
+            settings.append("SET LOCAL synchronous_commit = off")
         dbapi_connection.execute("; ".join(settings).encode())
 
     def relieve(self, connection: Connection) -> None:
         """Do nothing: the server does its upkeep by itself."""
+
+    def rest(self, connection: Connection) -> None:
+        """Do nothing: rows that were read are not kept."""
 
     def now(self) -> ColumnElement[int]:
         """Return the server's clock, not the transaction's start."""
@@ -165,7 +173,7 @@ class PostgresDriver:
             lost = state in _LOST or state.startswith("08")
         if lost:
             return Failure.AMBIGUOUS_COMMIT if committing else Failure.LOST
-        if state is not None and state.startswith("23"):
+        if state is not None and state.startswith(("22", "23")):  # a value that does not fit its type, or a constraint
             return Failure.CONSTRAINT
         return _MEANING.get(state or "", Failure.FATAL)
 
@@ -179,6 +187,36 @@ class PostgresDriver:
             cursor.execute(sql.encode(), binds or None)
             rows = cursor.fetchall() if cursor.description else []
             return rows, cursor.rowcount
+
+    def run_alone(self, connection: Connection, sql: str, settings: Mapping[str, str]) -> None:
+        """Execute one text in the mode of one statement per transaction, and go back from that mode whatever happens."""
+        bare = _dbapi(connection)
+        before = {name: self._setting(bare, name) for name in settings}
+        bare.rollback()
+        bare.autocommit = True
+        try:
+            self._set(bare, settings)
+            with RawCursor(bare) as cursor:
+                cursor.execute(sql.encode())
+        finally:
+            if not bare.closed:
+                self._set(bare, before)
+                bare.autocommit = False
+
+    @staticmethod
+    def _setting(bare: psycopg.Connection[Any], name: str) -> str:
+        (value,) = bare.execute("SELECT current_setting(%s)", (name,)).fetchone() or ("",)
+        return str(value)
+
+    @staticmethod
+    def _set(bare: psycopg.Connection[Any], settings: Mapping[str, str]) -> None:
+        for name, value in settings.items():
+            bare.execute("SELECT set_config(%s, %s, false)", (name, value))
+
+    def interrupt(self, connection: Connection) -> None:
+        """Ask the server to cancel what the connection runs; one that is gone or answers nothing is left to its keepalive."""
+        with suppress(psycopg.Error):
+            _dbapi(connection).cancel_safe(timeout=_CANCEL_SECONDS)
 
     def stream_verbatim(self, connection: Connection, sql: str, binds: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         """Execute one query by a cursor on the server, so that other statements may run in between."""

@@ -18,6 +18,7 @@ from tideshift.store.keys import Bound, KeyRange
 __all__ = ["PostgresKeyOrder"]
 
 _SYSTEM_SCHEMA = "pg_catalog"
+_WHOLE_NUMBERS = ("smallint", "integer", "bigint")
 Sql = tuple[str, tuple[Any, ...]]
 
 _COLUMNS = """
@@ -38,12 +39,15 @@ SELECT a.attname::text, format_type(a.atttypid, a.atttypmod),
 class PostgresKeyOrder:
     """The key of one table, given by schema, name, and columns in the order of its index."""
 
-    def __init__(self, schema: str, table: str, columns: Sequence[str], *, driver: PostgresDriver) -> None:
+    def __init__(
+        self, schema: str, table: str, columns: Sequence[str], *, driver: PostgresDriver, types: list[tuple[str, str]] | None = None
+    ) -> None:  # fmt: skip
+        """`types` are those of the bounds, each with the schema of its operators, where they are not the columns' own."""
         assert columns
         self.columns: tuple[str, ...] = tuple(columns)
         self.driver = driver
         self.name = f"{quote(schema)}.{quote(table)}"
-        self._types: list[tuple[str, str]] | None = None
+        self._types = types
 
     def prepare(self, tx: Transaction) -> None:
         """Read the columns' types; every method that has a transaction does it by itself."""
@@ -54,6 +58,11 @@ class PostgresKeyOrder:
         if missing := [name for name in self.columns if name not in known]:
             raise PlanRefused(f"{self.name} has no column {', '.join(missing)}", reasons=["no such column"])
         self._types = [known[name] for name in self.columns]
+
+    @property
+    def types(self) -> list[tuple[str, str]]:
+        """Return the columns' types and the schemas of their operators."""
+        return self._known()
 
     # ── the text of conditions, for whoever builds a statement on this table ───────────────────────────────────────
 
@@ -126,9 +135,24 @@ class PostgresKeyOrder:
 
     def next_bound(self, tx: Transaction, key_range: KeyRange, *, rows: int) -> Bound | None:
         """Return the key of the range's row number `rows`, or of its last row."""
+        return self.row_number(tx, key_range, rows=rows) or self._end(tx, key_range, reverse=True)
+
+    def row_number(self, tx: Transaction, key_range: KeyRange, *, rows: int) -> Bound | None:
+        """Return the key of the range's row number `rows`; None where it has fewer."""
         assert rows >= 1
         self.prepare(tx)
-        return self._end(tx, key_range, offset=rows - 1) or self._end(tx, key_range, reverse=True)
+        return self._end(tx, key_range, offset=rows - 1)
+
+    def some_numbers_on(self, tx: Transaction, key_range: KeyRange, *, numbers: int) -> Bound | None:
+        """Return the key so many whole numbers behind the range's start, at most its end: no more rows than that lie before it.
+
+        None where the key is no whole number, or the range has no start or no end.
+        """
+        (type_name, _), low, high = self._known()[0], key_range.low, key_range.high
+        if len(self.columns) != 1 or type_name not in _WHOLE_NUMBERS or low is None or high is None:
+            return None
+        sql = "SELECT least($1::text::numeric + $2::text::numeric, $3::text::numeric)::text"
+        return [[type_name, str(tx.run_verbatim(sql, (low[0][1], str(numbers), high[0][1])).scalar())]]
 
     def compare(self, tx: Transaction, left: Bound, right: Bound) -> int:
         """Let the server compare the values one by one, by the columns' collations; the first difference decides."""

@@ -14,9 +14,11 @@ from tideshift.dialects.sqlite.layout import ROW_ALIAS, Displaced, Layout, Looke
 from tideshift.dialects.sqlite.names import Names
 from tideshift.store.database import Transaction
 
-__all__ = ["EVENTS", "backlog", "drop_triggers", "install_triggers", "log_keys", "look_up", "look_up_parent", "trigger_texts"]
+__all__ = ["EVENTS", "backlog", "drop_triggers", "install_triggers", "log_bytes", "log_keys", "look_up", "look_up_parent", "trigger_texts"]
 
 EVENTS = ("before_insert", "before_update", "after_insert", "after_update", "after_delete")
+
+_LOG_ROW_BYTES, _LOG_KEY_BYTES = 8, 12
 
 
 def trigger_texts(layout: Layout, names: Names) -> dict[str, str]:
@@ -98,7 +100,15 @@ def backlog(tx: Transaction, names: Names, *, limit: int) -> int:
     return int(tx.run_verbatim(f"SELECT count(*) FROM (SELECT 1 FROM {quote(names.log)} LIMIT ?)", (limit + 1,)).scalar())
 
 
+def log_bytes(tx: Transaction, layout: Layout, names: Names) -> int:
+    """Return about how much room the log's rows take: their number by their span, which is never less, and what keys are wont to be."""
+    # One min or max alone is a look at one end; two in one SELECT would read the whole log.
+    ends = tx.run_verbatim(f'SELECT (SELECT min("seq") FROM {quote(names.log)}), (SELECT max("seq") FROM {quote(names.log)})').rows[0]
+    return 0 if ends[0] is None else (int(ends[1]) - int(ends[0]) + 1) * (_LOG_ROW_BYTES + _LOG_KEY_BYTES * len(layout.key))
+
+
 def log_keys(tx: Transaction, layout: Layout, names: Names, keys: list[tuple[str, tuple[object, ...]]]) -> None:
-    """Write keys into the log, each given as a list of SQL values with its binds."""
-    for values, binds in keys:
-        tx.run_verbatim(f"INSERT INTO {_log(layout, names)} VALUES ({values})", binds)
+    """Write keys into the log, each given as SQL, one value or a row of values in parentheses, with its binds."""
+    for key, binds in keys:
+        values = key if len(layout.key) > 1 else f"({key})"
+        tx.run_verbatim(f"INSERT INTO {_log(layout, names)} VALUES {values}", binds)

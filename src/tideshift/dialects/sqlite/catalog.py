@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tideshift.ddl.change import TableName
-from tideshift.ddl.dialect import DoctorFinding, Weight
+from tideshift.ddl.dialect import DoctorFinding, Durability, Weight
 from tideshift.dialects.sqlite.driver import SqliteDriver, library_warnings, quote
+from tideshift.dialects.sqlite.durability import durability_in
+from tideshift.dialects.sqlite.estimate import VALUE_BYTES
 from tideshift.dialects.sqlite.layout import SourceIndex
+from tideshift.dialects.sqlite.library import has_wal_reset_bug
 from tideshift.dialects.sqlite.names import OWN_NAME
 from tideshift.dialects.sqlite.scratch import Shape, read_shape
 from tideshift.errors import NotFound, PlanRefused
-from tideshift.store.database import Database, Transaction
+from tideshift.store.database import Database, DatabaseFailed, Transaction
 from tideshift.store.tables import NAMESPACE
 
-__all__ = ["SourceTable", "SqliteCatalog", "find_table", "near", "shape_of"]
+__all__ = ["SourceTable", "SqliteCatalog", "columns_of", "find_table", "near", "shape_of"]
 
 _COUNTED_ROWS_MAX = 20_000
 _FEW_PAGES = 1_000
+_PAGE_BYTES_MIN = 4_096
+_LONG_LOG_BYTES = 256 << 20
+_FULL = 1
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,11 @@ def shape_of(tx: Transaction, table: str) -> Shape:
     return read_shape(run, table)
 
 
+def columns_of(tx: Transaction, source: SourceTable) -> list[str]:
+    """Return the names of a table's columns, in order."""
+    return [column[0] for column in shape_of(tx, source.name).columns]
+
+
 class SqliteCatalog:
     """What is in the file."""
 
@@ -120,6 +133,14 @@ class SqliteCatalog:
         lengths = " + ".join(f"coalesce(length(CAST({quote(column)} AS BLOB)), 0) + 1" for column in columns)
         return int(tx.run_verbatim(f"SELECT avg(n) FROM (SELECT {lengths} AS n FROM {quote(name)} LIMIT 200)").scalar() or 0)
 
+    def entry_bytes(self, tx: Transaction, name: str, terms: Sequence[str]) -> int:
+        """Return the mean size of an index's terms in the first rows; where one fails, what values are wont to be."""
+        lengths = " + ".join(f"coalesce(length(CAST(({term}) AS BLOB)), 0)" for term in terms)
+        try:
+            return int(tx.run_verbatim(f"SELECT avg(n) FROM (SELECT {lengths} AS n FROM {quote(name)} LIMIT 200)").scalar() or 0)
+        except DatabaseFailed:
+            return VALUE_BYTES * len(terms)
+
     def _analyzed_rows(self, tx: Transaction, name: str) -> int | None:
         if not tx.run_verbatim("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").rows:
             return None
@@ -140,11 +161,15 @@ class SqliteCatalog:
         return min(by_size, int(ends[1][0][1]) - int(ends[0][0][1]) + 1)
 
     def objects(self, tx: Transaction) -> set[tuple[str, str]]:
-        """Return what is named as a job names things."""
+        """Return what is named as a job names things; an index of such a table goes with it and is no object of its own."""
         rows = tx.run_verbatim(
-            f"SELECT type, name FROM sqlite_master WHERE name GLOB '{NAMESPACE}_[0-9]*' AND type IN ('table', 'index', 'trigger')"
+            f"SELECT type, name, tbl_name FROM sqlite_master WHERE name GLOB '{NAMESPACE}_[0-9]*' AND type IN ('table', 'index', 'trigger')"
         ).rows
-        return {(kind, name) for kind, name in rows if OWN_NAME.match(name)}
+        return {(kind, name) for kind, name, table in rows if OWN_NAME.match(name) and not (kind == "index" and OWN_NAME.match(table))}
+
+    def durability(self, tx: Transaction) -> Durability:
+        """Ask for the journal mode."""
+        return durability_in(str(tx.run_verbatim("PRAGMA journal_mode").scalar()).lower())
 
     def findings(self, database: Database) -> list[DoctorFinding]:
         """Look at library, journal and settings."""
@@ -162,6 +187,7 @@ class SqliteCatalog:
             )
             for warning in library_warnings(journal_mode=journal, version=self._driver.version)
         ]
+        found.append(self._about_version())
         if journal not in ("wal", "memory"):
             found.append(
                 DoctorFinding(
@@ -179,6 +205,7 @@ class SqliteCatalog:
                     hint="Use a library built without SQLITE_DEFAULT_FOREIGN_KEYS for tideshift: pip install 'tideshift[sqlite]'",
                 )
             )
+        found += self._about_settings(database)
         if pages > _FEW_PAGES and free_pages * 2 > pages:
             found.append(
                 DoctorFinding(
@@ -189,3 +216,28 @@ class SqliteCatalog:
                 )
             )
         return found
+
+    def _about_version(self) -> DoctorFinding:
+        """Name the library; whether its bug does harm in this file is another finding."""
+        version, module = ".".join(map(str, self._driver.version)), self._driver.module.__name__
+        has_bug = has_wal_reset_bug(self._driver.version)
+        said = "has the WAL-reset bug: in WAL mode, commits of several processes can be lost" if has_bug else "does not have the WAL-reset bug"
+        return DoctorFinding(code="sqlite_version", message=f"SQLite {version}, by the module {module}", hint=f"It {said}.", weight=Weight.NOTE)
+
+    def _about_settings(self, database: Database) -> list[DoctorFinding]:
+        """Name what makes every change slower, or the file's log long."""
+        with database.transaction(write=False) as tx:
+            page_bytes, auto_vacuum, secure = (int(tx.run_verbatim(f"PRAGMA {name}").scalar()) for name in ("page_size", "auto_vacuum", "secure_delete"))
+        log = Path(f"{self._driver.path}-wal")
+        log_bytes = log.stat().st_size if log.exists() else 0
+        notes = {
+            "small_pages": (page_bytes < _PAGE_BYTES_MIN, f"the file has pages of {page_bytes} bytes", "4096 suit most disks: PRAGMA page_size = 4096, then VACUUM outside WAL mode."),
+            "auto_vacuum": (auto_vacuum == _FULL, "auto_vacuum is FULL: each commit that frees pages moves others", "PRAGMA auto_vacuum = INCREMENTAL leaves the moment to you."),
+            "secure_delete": (secure == _FULL, "this library overwrites what it deletes", "Emptying a replaced table takes about ten times as long; PRAGMA secure_delete is a choice of the application's."),
+            "long_wal": (
+                log_bytes > _LONG_LOG_BYTES,
+                f"the write-ahead log has {log_bytes >> 20} MiB",
+                "Some reader has been open for long, so that it cannot begin anew: end that reader, then PRAGMA wal_checkpoint(TRUNCATE).",
+            ),
+        }  # fmt: skip
+        return [DoctorFinding(code=code, message=message, hint=hint, weight=Weight.NOTE) for code, (is_so, message, hint) in notes.items() if is_so]

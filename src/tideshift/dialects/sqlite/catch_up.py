@@ -11,16 +11,15 @@ from tideshift.dialects import points
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.names import Names
-from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, refusal
+from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, insert_text, refusal
 from tideshift.store.database import Transaction
 
-__all__ = ["apply_batch", "apply_statements", "settle"]
+__all__ = ["apply_batch", "apply_statements", "apply_texts", "settle"]
 
 
 def apply_batch(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, *, rows_max: int) -> AppliedBatch:
     """Apply the oldest log rows, or all of them when a unique value has moved between rows of different batches."""
-    oldest = f"SELECT max(\"seq\") FROM (SELECT \"seq\" FROM {quote(names.log)} ORDER BY \"seq\" LIMIT ?)"
-    last = tx.run_verbatim(oldest, (rows_max,)).scalar()
+    last = tx.run_verbatim(_oldest_text(names), (rows_max,)).scalar()
     if last is None:
         return AppliedBatch(log_rows=0, keys=0)
     try:
@@ -45,13 +44,28 @@ def settle(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) 
     return _consume(tx, layout, names, int(last))
 
 
-def _logged(layout: Layout, names: Names, last: int) -> str:
+def apply_texts(layout: Layout, names: Names, last: int | str) -> list[str]:
+    """Return every statement that one batch takes, up to the log row `last`."""
+    delete, _ = apply_statements(layout, names, last)
+    insert = insert_text(layout, names.shadow, layout.key_in(_logged(layout, names, last)))
+    return [_oldest_text(names), delete, insert, _consume_text(names)]
+
+
+def _oldest_text(names: Names) -> str:
+    return f"SELECT max(\"seq\") FROM (SELECT \"seq\" FROM {quote(names.log)} ORDER BY \"seq\" LIMIT ?)"
+
+
+def _consume_text(names: Names) -> str:
+    return f"DELETE FROM {quote(names.log)} WHERE \"seq\" <= ?"
+
+
+def _logged(layout: Layout, names: Names, last: int | str) -> str:
     """Return the query for the keys of the first log rows."""
     marks = ", ".join(map(quote, layout.key_marks))
     return f"SELECT {marks} FROM {quote(names.log)} WHERE \"seq\" <= {last}"
 
 
-def apply_statements(layout: Layout, names: Names, last: int) -> tuple[str, str]:
+def apply_statements(layout: Layout, names: Names, last: int | str) -> tuple[str, str]:
     """Return the two statements that do the work, for whoever wants to see how they are planned."""
     keys = _logged(layout, names, last)
     return (
@@ -75,5 +89,5 @@ def _consume(tx: Transaction, layout: Layout, names: Names, last: int) -> Applie
         points.APPLY_CONSUME.fire(job=names.job_id)
     keys = _logged(layout, names, last)
     distinct = tx.run_verbatim(f"SELECT count(*) FROM (SELECT DISTINCT * FROM ({keys}))").scalar()
-    removed = tx.run_verbatim(f"DELETE FROM {quote(names.log)} WHERE \"seq\" <= ?", (last,)).affected
+    removed = tx.run_verbatim(_consume_text(names), (last,)).affected
     return AppliedBatch(log_rows=removed, keys=int(distinct))

@@ -12,7 +12,7 @@ from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, refusal
 from tideshift.store.database import Transaction
 from tideshift.store.keys import KeyRange
 
-__all__ = ["copy_chunk"]
+__all__ = ["clear_text", "copy_chunk"]
 
 
 def copy_chunk(
@@ -45,7 +45,12 @@ def _copy(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, c
     if points.COPY_CLEAR.on:
         points.COPY_CLEAR.fire(job=names.job_id)
     condition, binds = layout.new_order(driver, names.shadow).where(chunk)
-    tx.run_verbatim(f"DELETE FROM {quote(names.shadow)} WHERE {condition}", binds)
+    tx.run_verbatim(clear_text(names, condition), binds)
     if points.COPY_INSERT.on:
         points.COPY_INSERT.fire(job=names.job_id)
     return insert_rows(tx, layout, names.shadow, *layout.order(driver).where(chunk))
+
+
+def clear_text(names: Names, condition: str) -> str:
+    """Return the statement that empties a range of the shadow, so that copying it twice is the same as once."""
+    return f"DELETE FROM {quote(names.shadow)} WHERE {condition}"

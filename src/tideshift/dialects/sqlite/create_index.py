@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tideshift.ddl.tokens import Token, replace_spans, significant
+from tideshift.ddl.tokens import Token, TokenKind, replace_spans, same_name, significant
 from tideshift.dialects.sqlite.create_table import Edit, UnreadableText, qualifier_edits
+from tideshift.dialects.sqlite.layout import SourceIndex
 
-__all__ = ["IndexText", "parse_index"]
+__all__ = ["IndexText", "index_with_word", "parse_index"]
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,22 @@ def _bare(text: str, term: list[Token]) -> str:
     if not term:
         raise UnreadableText("the index's stored text has an empty term")
     return text[term[0].start : term[-1].end]
+
+
+def index_with_word(indexes: Iterable[SourceIndex], word: str) -> str | None:
+    """Return the name of an index whose terms or condition have a word that a column of this name would be taken for."""
+    for index in indexes:
+        read = parse_index(index.text)
+        if any(same_name(found, word) for part in (*read.terms, read.where or "") for found in _columns_named(part)):
+            return index.name
+    return None
+
+
+def _columns_named(expression: str) -> Iterator[str]:
+    """Yield the words, bare or quoted as names, that are no function, no collation and no text in single quotes."""
+    tokens = significant(expression)
+    for number, token in enumerate(tokens):
+        is_called = number + 1 < len(tokens) and tokens[number + 1].is_operator("(")
+        is_collation = number > 0 and tokens[number - 1].keyword == "COLLATE"
+        if token.name and token.kind is not TokenKind.STRING and not is_called and not is_collation:
+            yield token.name

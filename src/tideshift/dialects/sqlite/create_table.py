@@ -100,7 +100,8 @@ class TableText:
         before = self.text[:start]
         behind = next(tokenize(self.text[end:]), None)
         apart = behind is None or behind.trivial or behind.kind is TokenKind.OPERATOR
-        return f"{'' if before[-1:].isspace() or before.endswith('*/') else ' '}{text}{'' if apart else ' '}"
+        stood_so = start < end and before[-1:] in ("]", '"', "`") and text[:1].isalpha()
+        return f"{'' if stood_so or before[-1:].isspace() or before.endswith('*/') else ' '}{text}{'' if apart else ' '}"
 
     def rename(self, new_name: str) -> list[Edit]:
         """Give the edits that rename the table in its own text, qualified references to itself included."""

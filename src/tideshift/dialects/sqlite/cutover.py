@@ -2,8 +2,8 @@
 
 No table is renamed, so no other row of sqlite_master moves or changes: names, order, views, triggers, statistics, the
 AUTOINCREMENT counter and every foreign key that points here stay as they are. Indexes that both shapes have exchange their
-pages too; one that the change brings moves from the shadow to the table, one that it takes away moves the other way. It
-takes milliseconds, at the end of one transaction, and is as atomic as any other: until the commit nobody sees anything of
+pages too, but for those that the change does not touch, which the table keeps; one that the change brings moves from the
+shadow to the table, one that it takes away moves the other way. It takes milliseconds, at the end of one transaction, and is as atomic as any other: until the commit nobody sees anything of
 it, and a crash leaves nothing. Afterwards the shadow's name stands for the old rows, without foreign keys, so that they
 disturb nobody.
 """
@@ -22,11 +22,16 @@ from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.layout import Layout, Side
 from tideshift.dialects.sqlite.names import Names
 from tideshift.dialects.sqlite.scratch import Shape, scratch
-from tideshift.dialects.sqlite.texts import retired_text
+from tideshift.dialects.sqlite.texts import index_names, index_texts, retired_text, shadow_text
 from tideshift.errors import SchemaChanged
 from tideshift.store.database import Transaction
 
-__all__ = ["exchange", "final_shape", "see_swapped", "swap"]
+__all__ = ["exchange", "exchange_texts", "final_shape", "see_swapped", "swap"]
+
+
+_WRITTEN = "UPDATE sqlite_master SET name = ?, tbl_name = ?, rootpage = ?, sql = ? WHERE rowid = ?"
+_ADDED = "INSERT INTO sqlite_master (name, tbl_name, rootpage, sql, rowid, type) VALUES (?, ?, ?, ?, ?, ?)"
+_REMOVED = "DELETE FROM sqlite_master WHERE rowid = ?"
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ def exchange(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver
         _write(tx, before, after)
         version = int(tx.run_verbatim("PRAGMA schema_version").scalar())
         tx.run_verbatim(f"PRAGMA schema_version = {(version + 1) & 0x7FFFFFFF}")
-    _forget(tx, layout, driver)
+    for sql, binds in _forgotten(tx, layout, driver):
+        tx.run_verbatim(sql, binds)
     if points.SWAP_EXCHANGED.on:
         points.SWAP_EXCHANGED.fire(job=names.job_id)
     if _stored(tx) != after:
@@ -77,6 +83,49 @@ def exchange(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver
         tx.run_verbatim(f"SELECT * FROM {quote(table)} LIMIT 1")
     if points.SWAPPED.on:
         points.SWAPPED.fire(job=names.job_id)
+
+
+def exchange_texts(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) -> list[str]:
+    """Return the statements of the exchange, worked out on the rows as they will be; `?` stands for a row's number or pages."""
+    before = _foreseen(layout, names)
+    after = _exchanged(before, layout, names)
+    owner = {row.root_page: row.name for row in before.values()}
+    texts = ["PRAGMA writable_schema = ON"]
+    texts += [f"{_REMOVED} -- index {_on_one_line(before[rowid].name)}" for rowid in sorted(before.keys() - after.keys())]
+    for rowid, row in sorted(after.items()):
+        if before.get(rowid) == row:
+            continue
+        values = [_literal(row.name), _literal(row.table), "?", "NULL" if row.text is None else _literal(row.text), "?", _literal(row.kind)]
+        sql = _filled(_WRITTEN if rowid in before else _ADDED, values)
+        texts.append(f"{sql} -- the pages of {_on_one_line(owner[row.root_page])}")
+    forgotten = [" ".join([sql, "--", *map(_on_one_line, binds)]) for sql, binds in _forgotten(tx, layout, driver)]
+    return [*texts, "PRAGMA schema_version = ?", "PRAGMA writable_schema = RESET", *forgotten]
+
+
+def _foreseen(layout: Layout, names: Names) -> dict[int, _Stored]:
+    """Return the rows of the schema table that the exchange concerns, each with a page of its own, before they are there."""
+    table, shadow = layout.table, names.shadow
+    rows: list[tuple[str, str, str, str | None]] = [("table", table, table, layout.old.text)]
+    rows += [*(("index", index.name, table, index.text) for index in layout.indexes)]
+    rows += [("index", name, table, None) for name in layout.old.automatic_indexes]
+    rows += [("table", shadow, shadow, shadow_text(layout, names))]
+    rows += [("index", _beside(names, _ordinal(name)[0]), shadow, None) for name in layout.new.automatic_indexes]
+    rows += [("index", name, shadow, text) for name, text in zip(index_names(layout, names), index_texts(layout, names), strict=True)]
+    return {number: _Stored(number, *row[:3], root_page=number, text=row[3]) for number, row in enumerate(rows, start=1)}
+
+
+def _filled(sql: str, values: list[str]) -> str:
+    """Put values in place of a statement's question marks; there may be more than it takes."""
+    pieces = sql.split("?")
+    return "".join(piece + value for piece, value in zip(pieces, [*values[: len(pieces) - 1], ""], strict=True))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _on_one_line(name: str) -> str:
+    return " ".join(name.split())
 
 
 @contextlib.contextmanager
@@ -109,9 +158,9 @@ def _exchanged(before: dict[int, _Stored], layout: Layout, names: Names) -> dict
     table, shadow = row_of["table", layout.table], row_of["table", names.shadow]
     put(table, root_page=shadow.root_page, text=layout.new.text)
     put(shadow, root_page=table.root_page, text=retired_text(layout, names))
-    for number, index in enumerate(layout.new_indexes, start=1):
+    for number, index in enumerate(layout.made_indexes, start=1):
         made = row_of["index", names.index(number)]
-        if number <= len(layout.indexes):
+        if index in layout.indexes:
             own = row_of["index", index.name]
             put(own, root_page=made.root_page)
             put(made, root_page=own.root_page)
@@ -146,30 +195,28 @@ def _beside(names: Names, ordinal: str) -> str:
 
 def _write(tx: Transaction, before: dict[int, _Stored], after: dict[int, _Stored]) -> None:
     for rowid in sorted(before.keys() - after.keys()):
-        tx.run_verbatim("DELETE FROM sqlite_master WHERE rowid = ?", (rowid,))
+        tx.run_verbatim(_REMOVED, (rowid,))
     for rowid, row in sorted(after.items()):
         if before.get(rowid) == row:
             continue
         values = (row.name, row.table, row.root_page, row.text, rowid)
         if rowid in before:
-            changed = tx.run_verbatim("UPDATE sqlite_master SET name = ?, tbl_name = ?, rootpage = ?, sql = ? WHERE rowid = ?", values).affected
+            changed = tx.run_verbatim(_WRITTEN, values).affected
         else:
-            sql = "INSERT INTO sqlite_master (name, tbl_name, rootpage, sql, rowid, type) VALUES (?, ?, ?, ?, ?, ?)"
-            changed = tx.run_verbatim(sql, (*values, row.kind)).affected
+            changed = tx.run_verbatim(_ADDED, (*values, row.kind)).affected
         assert changed == 1, row.name
 
 
-def _forget(tx: Transaction, layout: Layout, driver: SqliteDriver) -> None:
-    """Take away what the library keeps about something that is no more: statistics of indexes, the counter of a key that goes."""
+def _forgotten(tx: Transaction, layout: Layout, driver: SqliteDriver) -> list[tuple[str, tuple[str, ...]]]:
+    """Return what takes away what the library keeps about something that is no more: statistics of indexes, the counter of a key that goes."""
+    found: list[tuple[str, tuple[str, ...]]] = []
     old, new = (_automatic(side, layout.table, driver) for side in (layout.old, layout.new))
     others = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     for statistics in ("sqlite_stat1", "sqlite_stat4") if others else ():
         if tx.run_verbatim("SELECT 1 FROM sqlite_master WHERE name = ?", (statistics,)).rows:
-            for index in others:
-                tx.run_verbatim(f"DELETE FROM {statistics} WHERE tbl = ? AND idx = ?", (layout.table, index))
+            found += [(f"DELETE FROM {statistics} WHERE tbl = ? AND idx = ?", (layout.table, index)) for index in others]
     counted = [any(clause.kind is ClauseKind.AUTOINCREMENT for clause in parse_table(side.text).clauses()) for side in (layout.old, layout.new)]
-    if counted == [True, False]:
-        tx.run_verbatim("DELETE FROM sqlite_sequence WHERE name = ?", (layout.table,))
+    return [*found, ("DELETE FROM sqlite_sequence WHERE name = ?", (layout.table,))] if counted == [True, False] else found
 
 
 def _automatic(side: Side, table: str, driver: SqliteDriver) -> dict[str, object]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from tideshift.ddl.change import Change
-from tideshift.ddl.dialect import Capabilities, Reshaping, Strategy
+from tideshift.ddl.dialect import Capabilities
+from tideshift.ddl.grammar import PLAIN
+from tideshift.ddl.reshaping import Reshaping, Strategy
 from tideshift.dialects.sqlite.catalog import SqliteCatalog
 from tideshift.dialects.sqlite.design import Designer
 from tideshift.dialects.sqlite.driver import SqliteDriver
 from tideshift.dialects.sqlite.estimate import CHUNK_TARGET_SECONDS
 from tideshift.dialects.sqlite.load import SqliteLoad
 from tideshift.dialects.sqlite.native import SqliteNative
+from tideshift.dialects.sqlite.remains import SqliteRemains
 from tideshift.dialects.sqlite.shadow import SqliteShadow
 from tideshift.store.database import Transaction
 
@@ -25,13 +28,18 @@ class SqliteDialect:
         chunk_target_seconds=CHUNK_TARGET_SECONDS,
         keep_old_seconds=0.0,
         indexes_with_shadow=True,
+        empties_tables=True,
+        copy_log_rows=20_000,
     )
+
+    grammar = PLAIN
 
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
         self.catalog = SqliteCatalog(driver)
         self.native = SqliteNative(driver)
         self.shadow = SqliteShadow(driver)
+        self.remains = SqliteRemains(driver)
         self.load = SqliteLoad(driver)
 
     def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:

@@ -8,8 +8,8 @@ the user's views and triggers may lean on them, and they run on our connections 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from urllib.parse import quote as percent_encode
 
@@ -18,6 +18,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.util import LRUCache
 
 from tideshift.dialects.sqlite.library import library_warnings, sqlite_library
 from tideshift.dialects.sqlite.session import own_identity, process_gone
@@ -28,6 +29,7 @@ from tideshift.store.tables import NAMESPACE
 __all__ = ["CACHE_KIB", "SqliteDriver", "library_warnings", "quote"]
 
 _PREFIX = f"{NAMESPACE}_"
+_COMPILED_MAX = 1_000
 _NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
 """Milliseconds: julianday() is a whole number of them divided, so rounding gives it back exactly."""
 
@@ -44,7 +46,7 @@ _MEANING = {
 }
 _CANNOT_OPEN = {3: "permission denied", 14: "it is not there or may not be opened", 26: "it is not an SQLite database"}
 _LONG_LOG_PAGES = 4000
-CACHE_KIB = 28 * 1024
+CACHE_KIB = 20 * 1024
 """What one connection may keep in memory: the pages of the indexes under copy are met again and again, at random."""
 _SYNCHRONOUS = {"NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
@@ -57,6 +59,17 @@ class Dialect(SQLiteDialect_pysqlite):
     def on_connect(self) -> Callable[[Any], None]:
         """Leave a new connection as it is."""
         return lambda _: None
+
+    def __eq__(self, other: object) -> bool:
+        """Two files of the same library read the same SQL: what was compiled for one serves the other."""
+        return isinstance(other, Dialect) and self.dbapi is other.dbapi
+
+    def __hash__(self) -> int:
+        return hash((Dialect, id(self.dbapi)))
+
+
+_COMPILED: LRUCache[Any, Any] = LRUCache(_COMPILED_MAX)
+"""The engine's own statements as SQL text, for every file that this process opens."""
 
 
 registry.register("sqlite.tideshift", __name__, "Dialect")
@@ -87,6 +100,7 @@ class SqliteDriver:
             poolclass=QueuePool,
             pool_size=self._pool_size,
             max_overflow=-1,
+            execution_options={"compiled_cache": _COMPILED},
             pool_use_lifo=True,  # the connection that was used last has the pages that are needed next
         )
         engine.dialect.tideshift_identity_type = Integer()  # type: ignore[attr-defined]
@@ -129,7 +143,21 @@ class SqliteDriver:
                 "synchronous",
                 self._synchronous(dbapi_connection, settings, durable=durable),
             )
+            if durable and settings["journal_mode"] == "wal":
+                self._flush_log()
         dbapi_connection.execute("BEGIN IMMEDIATE" if write else "BEGIN DEFERRED")
+
+    def _flush_log(self) -> None:
+        """Let the disk have what is in the log by now, while nobody waits: a durable commit then has only its own pages to wait for under the lock.
+
+        The log's file has no locks of its own, so closing it takes none away. Where it cannot be flushed so, the commit does it all.
+        """
+        with suppress(OSError):
+            log = os.open(f"{self.path}-wal", os.O_RDONLY)
+            try:
+                os.fsync(log)
+            finally:
+                os.close(log)
 
     def _synchronous(self, dbapi_connection: Any, settings: dict[Any, Any], *, durable: bool) -> int:
         """Choose how hard a commit is made: weaker only in WAL mode, where losing the last commits corrupts nothing.
@@ -154,6 +182,10 @@ class SqliteDriver:
         if pages >= _LONG_LOG_PAGES:
             _pin(dbapi_connection, settings, "busy_timeout", 0)
             dbapi_connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+
+    def rest(self, connection: Connection) -> None:
+        """Let the pages go that were kept for the next chunk: the next worker may well get another connection, with pages of its own."""
+        _dbapi(connection).execute("PRAGMA shrink_memory")
 
     def now(self) -> ColumnElement[int]:
         """Return the file's time, which is the machine's."""
@@ -186,6 +218,17 @@ class SqliteDriver:
         finally:
             cursor.close()
         return rows, affected
+
+    def run_alone(self, connection: Connection, sql: str, settings: Mapping[str, str]) -> None:
+        """Execute one text; each setting is a pragma of the connection."""
+        bare = _dbapi(connection)
+        for name, value in settings.items():
+            _pin(bare, connection.info, name, int(value))
+        bare.execute(sql)
+
+    def interrupt(self, connection: Connection) -> None:
+        """Make the statement that runs end with an error."""
+        _dbapi(connection).interrupt()
 
     def stream_verbatim(self, connection: Connection, sql: str, binds: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         """Execute one text and let SQLite step through it as rows are asked for."""

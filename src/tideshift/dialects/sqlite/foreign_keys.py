@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tideshift.ddl.tokens import same_name
+from tideshift.ddl.tokens import same_name, significant
 from tideshift.dialects.sqlite.catalog import shape_of
+from tideshift.dialects.sqlite.create_table import ClauseKind, UnreadableText, parse_table
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.layout import NewReference
 from tideshift.dialects.sqlite.scratch import Shape, scratch
@@ -64,16 +65,41 @@ def _pairs(columns: list[tuple[str, str | None]], key: list[str]) -> tuple[tuple
 
 def is_enforced(tx: Transaction, reference: Reference) -> bool:
     """Whether the parent is an ordinary table with a unique key over just these columns; any other is a mismatch to SQLite."""
-    ordinary = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ? COLLATE NOCASE"
-    parents = [name for (name,) in tx.run_verbatim(ordinary, (reference.parent,)).rows]
-    return bool(parents) and _is_key([parent for _, parent in reference.columns], shape_of(tx, parents[0]))
+    ordinary = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND name = ? COLLATE NOCASE"
+    parents = tx.run_verbatim(ordinary, (reference.parent,)).rows
+    return bool(parents) and _is_found_by(reference, shape_of(tx, parents[0][0]), parents[0][1])
 
 
-def _is_key(columns: list[str], shape: Shape) -> bool:
-    wanted = {column.lower() for column in columns}
-    keys = [[column[0] for column in shape.columns if column[4]]]
-    keys += [[name or "" for _, name, *_ in index.key_terms] for index in shape.indexes if index.unique and not index.partial]
-    return len(wanted) == len(columns) and wanted in [{name.lower() for name in key} for key in keys]
+def _is_found_by(reference: Reference, shape: Shape, text: str) -> bool:
+    """Whether the columns are the primary key where they are implied, and else a unique key that compares them as the columns do."""
+    wanted = [parent.lower() for _, parent in reference.columns]
+    primary = [column[0].lower() for column in sorted(shape.columns, key=lambda column: column[4]) if column[4]]
+    if reference.implied:
+        return wanted == primary
+    if wanted == primary and not any(index.origin == "pk" for index in shape.indexes):
+        return True
+    collations = _collations(text)
+    keys = [
+        {(name or "").lower(): collation.upper() for _, name, _, collation, _ in index.key_terms}
+        for index in shape.indexes
+        if index.unique and not index.partial and len(index.key_terms) == len(wanted)
+    ]
+    compared = [key if collations is None else {name: collations.get(name, "BINARY") for name in key} for key in keys]
+    return any(key.keys() == set(wanted) and key == by_column for key, by_column in zip(keys, compared, strict=True))
+
+
+def _collations(text: str) -> dict[str, str] | None:
+    """Return how the columns that say it compare their values; None where the text is not understood."""
+    found = {}
+    try:
+        columns = parse_table(text).columns
+    except UnreadableText:
+        return None
+    for column in columns:
+        said = [text[clause.start : clause.end] for clause in column.clauses if clause.kind is ClauseKind.COLLATE]
+        if said:
+            found[column.name.lower()] = (significant(said[-1])[-1].name or "").upper()
+    return found
 
 
 def foreign_key_reasons(tx: Transaction, table: str, new: Shape, new_text: str, driver: SqliteDriver) -> list[str]:
@@ -86,14 +112,8 @@ def foreign_key_reasons(tx: Transaction, table: str, new: Shape, new_text: str, 
         f"{one.child} refers to {', '.join(parent for _, parent in one.columns)}, which would be no {'primary' if one.implied else 'unique'} key of"
         f" {table!r} any more"
         for one in referring
-        if not _is_still_key(one, new)
+        if not _is_found_by(one, new, new_text)
     ]
-
-
-def _is_still_key(reference: Reference, new: Shape) -> bool:
-    columns = [parent.lower() for _, parent in reference.columns]
-    primary = [column[0].lower() for column in sorted(new.columns, key=lambda column: column[4]) if column[4]]
-    return columns == primary if reference.implied else _is_key(columns, new)
 
 
 def new_foreign_keys(
@@ -114,10 +134,8 @@ def new_foreign_keys(
         is_own = same_name(parent, table)
         key = [column[0] for column in sorted(own_shape.columns, key=lambda column: column[4]) if column[4]] if is_own else _primary_key(tx, parent)
         pairs = _pairs(columns, key)
-        enforced = pairs is not None and (
-            _is_key([target for _, target in pairs], own_shape) if is_own else is_enforced(tx, Reference(table, parent, pairs, ""))
-        )
-        if pairs is None or not enforced:
+        reference = None if pairs is None else Reference(table, parent, pairs, "", implied=not all(target for _, target in columns))
+        if pairs is None or reference is None or not (_is_found_by(reference, own_shape, texts[1]) if is_own else is_enforced(tx, reference)):
             raise LookupError(f"{quote(parent)} is no table with a unique key over just the columns that the new foreign key names")
         found.append(NewReference(parent, pairs))
     return tuple(found)

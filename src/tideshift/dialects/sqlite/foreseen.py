@@ -26,7 +26,7 @@ from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import ROW_ALIAS, Displaced, LookedUpIn
 from tideshift.dialects.sqlite.unique_keys import Term, UniqueKey, UniqueKeys
 
-__all__ = ["Unforeseeable", "foreseen"]
+__all__ = ["Unforeseeable", "foreseen", "is_harmless"]
 
 _CAST = {"TEXT": "TEXT", "INTEGER": "INTEGER", "NUMERIC": "NUMERIC", "REAL": "REAL"}
 _NEVER_FAIL = frozenset(
@@ -46,7 +46,7 @@ def foreseen(keys: UniqueKeys, unique: UniqueKey) -> list[Displaced]:
     if keys.rowid_column is not None and keys.rowid_column.lower() in computed:
         raise Unforeseeable(f"{unique.label} is computed from {keys.rowid_column!r}, which is given only with the row itself")
     for term in unique.terms:
-        if term.column is None and not _is_harmless(term.expression):
+        if term.column is None and not is_harmless(term.expression):
             raise Unforeseeable(
                 f"{unique.label} is computed in a way that could fail or compare, while its values change;"
                 f" drop the index, make the change, and create the index again: {unique.index}"
@@ -76,7 +76,7 @@ def _words(text: str) -> set[str]:
     return {word.lower() for word in identifiers(text)}
 
 
-def _is_harmless(expression: str) -> bool:
+def is_harmless(expression: str) -> bool:
     """Whether an expression consists of what never fails and never compares."""
     tokens = significant(expression)
     for number, token in enumerate(tokens):

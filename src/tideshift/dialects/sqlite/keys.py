@@ -118,6 +118,10 @@ class SqliteKeyOrder:
         terms = zip(self._terms(qualifier), self.descending, strict=True)
         return ", ".join(f"{term} DESC" if falling != reverse else term for term, falling in terms)
 
+    def end_text(self, condition: str, *, reverse: bool = False) -> str:
+        """Return the query for the key of a row so many rows behind the start of a range."""
+        return f"SELECT {self.select_list()} FROM {quote(self.table)} WHERE {condition} ORDER BY {self.order_by(reverse=reverse)} LIMIT 1 OFFSET ?"
+
     def select_list(self, *, qualifier: str = "") -> str:
         """Return the key's columns as a select list."""
         return ", ".join(self._names(qualifier))
@@ -225,11 +229,7 @@ class SqliteKeyOrder:
     def _end(self, tx: Transaction, key_range: KeyRange, *, offset: int = 0, reverse: bool = False) -> Bound | None:
         """Return the key at one end of the range, or `offset` rows behind its start."""
         condition, binds = self.where(key_range)
-        sql = (
-            f"SELECT {self.select_list()} FROM {quote(self.table)} WHERE {condition}"
-            f" ORDER BY {self.order_by(reverse=reverse)} LIMIT 1 OFFSET ?"
-        )
-        rows = tx.run_verbatim(sql, (*binds, offset)).rows
+        rows = tx.run_verbatim(self.end_text(condition, reverse=reverse), (*binds, offset)).rows
         return self.bound_of(rows[0]) if rows else None
 
     def _count(self, tx: Transaction, key_range: KeyRange, *, limit: int) -> int:

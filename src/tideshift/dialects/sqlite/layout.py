@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from tideshift.ddl.dialect import Reorg
+from tideshift.ddl.reshaping import Reorg
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.dialects.sqlite.names import Names
@@ -114,6 +114,8 @@ class Layout:
     utf8: bool
     indexes: tuple[SourceIndex, ...]
     added_indexes: tuple[SourceIndex, ...]
+    kept_indexes: tuple[str, ...]
+    """Those of the source's indexes that the change does not touch at all: the table keeps them, and the shadow has none."""
     look_up_indexes: tuple[str, ...]
     """Terms of the indexes that the shadow needs only for look-ups, since the new shape has no such unique key."""
     displaced: tuple[Displaced, ...]
@@ -142,6 +144,7 @@ class Layout:
                 "key": tuple(KeyColumn(**key) for key in record["key"]),
                 "indexes": tuple(SourceIndex(**index) for index in record["indexes"]),
                 "added_indexes": tuple(SourceIndex(**index) for index in record["added_indexes"]),
+                "kept_indexes": tuple(record["kept_indexes"]),
                 "look_up_indexes": tuple(record["look_up_indexes"]),
                 "parents": tuple(record["parents"]),
                 "converted": tuple(record["converted"]),
@@ -255,6 +258,11 @@ class Layout:
     def new_indexes(self) -> tuple[SourceIndex, ...]:
         """Return the indexes of the new shape that are made by hand."""
         return (*self.indexes, *self.added_indexes)
+
+    @property
+    def made_indexes(self) -> tuple[SourceIndex, ...]:
+        """Return those of them that are made for the shadow; the n-th answers to the shadow's n-th."""
+        return tuple(index for index in self.new_indexes if index.name not in self.kept_indexes)
 
 
 def _collate(collation: str | None) -> str:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from types import ModuleType
 
-__all__ = ["library_warnings", "sqlite_library"]
+__all__ = ["has_wal_reset_bug", "library_warnings", "sqlite_library"]
 
 Version = tuple[int, int, int]
 
@@ -38,7 +38,7 @@ def _module() -> ModuleType:
 
 def library_warnings(*, journal_mode: str, version: Version) -> list[str]:
     """Say what of this library version can harm a database in this journal mode."""
-    if journal_mode.lower() != "wal" or not _has_wal_reset_bug(version):
+    if journal_mode.lower() != "wal" or not has_wal_reset_bug(version):
         return []
     text = (
         f"SQLite {'.'.join(map(str, version))} has the WAL-reset bug (3.7.0 to 3.51.2): when several processes write in"
@@ -47,7 +47,8 @@ def library_warnings(*, journal_mode: str, version: Version) -> list[str]:
     return [text]
 
 
-def _has_wal_reset_bug(version: Version) -> bool:
+def has_wal_reset_bug(version: Version) -> bool:
+    """Whether this version can lose committed pages in WAL mode."""
     if not _WAL_RESET_FIRST <= version <= _WAL_RESET_LAST:
         return False
     return not any(version[:2] == fixed[:2] and version >= fixed for fixed in _WAL_RESET_BACKPORTS)

@@ -1,35 +1,38 @@
-"""How busy the file is: what grows because a checkpoint cannot keep up, and the room that is left on its disk."""
+"""The room that is left on the file's disk, how much of it a job leaves alone, and who holds the write lock."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from tideshift.ddl.dialect import LoadSignal
+from tideshift.ddl.dialect import DiskRoom, LockHolder
+from tideshift.dialects import points
 from tideshift.dialects.sqlite.driver import SqliteDriver
-from tideshift.store.database import Database
+from tideshift.dialects.sqlite.lock_holder import lock_holder
+from tideshift.failpoint import NOT_FIRED
 
 __all__ = ["SqliteLoad"]
 
-_WAL_BYTES_LIMIT = 256 << 20
-_RESERVE_BYTES = 256 << 20
+_RESERVE_SHARE = 20
+_RESERVE_BYTES_MIN, _RESERVE_BYTES_MAX = 8 << 20, 256 << 20
+"""Enough for some write-ahead log, which a chunk, a checkpoint and the application all need."""
 
 
 class SqliteLoad:
-    """Measures from the file system only; nothing is asked of the database."""
+    """Measures by the file system only; nothing is asked of the database."""
 
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
 
-    def signals(self, database: Database) -> list[LoadSignal]:
-        """Measure the write-ahead log and the free disk; the last is given as what lacks to a reserve."""
-        del database
-        wal = Path(f"{self._driver.path}-wal")
-        wal_bytes = wal.stat().st_size if wal.exists() else 0
+    def room(self) -> DiskRoom:
+        """Measure what any user may still write; the reserve is a twentieth of the disk, within bounds."""
         disk = os.statvfs(self._driver.path)
-        free_bytes = disk.f_bavail * disk.f_frsize
-        return [
-            LoadSignal(name="wal_bytes", value=wal_bytes, limit=_WAL_BYTES_LIMIT),
-            LoadSignal(name="disk_free_bytes", value=free_bytes, limit=None),
-            LoadSignal(name="disk_bytes_short_of_reserve", value=max(0, _RESERVE_BYTES - free_bytes), limit=0),
-        ]
+        free = disk.f_bavail * disk.f_frsize
+        if points.DISK_FREE.on:
+            told = points.DISK_FREE.fire()
+            free = free if told is NOT_FIRED else int(str(told))
+        reserve = min(_RESERVE_BYTES_MAX, max(_RESERVE_BYTES_MIN, disk.f_blocks * disk.f_frsize // _RESERVE_SHARE))
+        return DiskRoom(free_bytes=free, reserve_bytes=reserve, least_bytes=reserve // 4)
+
+    def lock_holder(self) -> LockHolder | None:
+        """Ask the operating system."""
+        return lock_holder(self._driver.path)

@@ -21,10 +21,11 @@ from tideshift.ddl.change import (
     RenameTable,
     SetNotNull,
 )
-from tideshift.ddl.dialect import ArtifactName, Reorg
+from tideshift.ddl.reshaping import ArtifactName, Reorg
 from tideshift.dialects import points
 from tideshift.dialects.sqlite import cutover
 from tideshift.dialects.sqlite.create_index import parse_index
+from tideshift.dialects.sqlite.create_table import ClauseKind, parse_table
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.fingerprint import check_source
 from tideshift.dialects.sqlite.layout import Layout
@@ -33,10 +34,13 @@ from tideshift.dialects.sqlite.rehearsal import Name, Rehearsed, SchemaRow, sche
 from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, refusal
 from tideshift.dialects.sqlite.scratch import TextRefused, scratch
 from tideshift.dialects.sqlite.texts import index_texts, shadow_text
-from tideshift.errors import SchemaChanged, ValueRefused
+from tideshift.errors import SchemaChanged, TideshiftError, ValueRefused
 from tideshift.store.database import Session, Transaction
+from tideshift.store.keys import KeyRange
 
 __all__ = ["NativeChange", "SqliteNative", "lets_unknown_pass", "statement_of"]
+
+_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,9 @@ class NativeChange:
     after: tuple[tuple[Name, SchemaRow | None], ...]
 
     @classmethod
-    def of(cls, statements: Sequence[str], rows: Sequence[SchemaRow], rehearsed: Rehearsed) -> NativeChange:
-        """Put together what was rehearsed."""
-        concerned = tuple(row for row in rows if (row.kind, row.name) in rehearsed.changed)
+    def of(cls, statements: Sequence[str], rows: Sequence[SchemaRow], rehearsed: Rehearsed, *, of: str | None = None) -> NativeChange:
+        """Put together what was rehearsed; `of` is a table that does not change and must be as it was, since something is made of it."""
+        concerned = tuple(row for row in rows if (row.kind, row.name) in rehearsed.changed or (row.kind, row.name) == ("table", of))
         return cls(tuple(statements), concerned, tuple(sorted(rehearsed.changed.items(), key=lambda one: one[0])))
 
     def as_record(self) -> dict[str, Any]:
@@ -109,9 +113,9 @@ def lets_unknown_pass(driver: SqliteDriver) -> bool:
 
 
 def _is_checked(definition: str) -> bool:
-    """Whether the library looks at every row for a new column."""
-    words = definition.upper()
-    return "CHECK" in words or " AS " in words or " AS(" in words
+    """Whether the library looks at every row for a new column: for a CHECK, and for a generated one that is never NULL."""
+    kinds = {clause.kind for clause in parse_table(f"CREATE TABLE probe ({definition}\n)").clauses()}
+    return ClauseKind.CHECK in kinds or {ClauseKind.GENERATED, ClauseKind.NOT_NULL} <= kinds
 
 
 class SqliteNative:
@@ -127,13 +131,25 @@ class SqliteNative:
         layout = Layout.of(reorg)
         return [ArtifactName("shadow", layout.names(reorg).shadow)]
 
-    def change(self, tx: Transaction, reorg: Reorg) -> None:
+    def change(self, tx: Transaction, reorg: Reorg, *, step: int = 0, tries: int = 0) -> None:
         """Carry the change out, whole, and see that it did what was planned; raises `SchemaChanged` or `ValueRefused`."""
         native = reorg.reshaping.detail.get("native")
         if native is not None:
             self._run(tx, NativeChange.from_record(native), reorg)
         else:
             self._rebuild(tx, reorg)
+
+    def made_by(self, reorg: Reorg, step: int) -> list[ArtifactName]:
+        """Return nothing: a plan of this database has no step besides the change itself."""
+        return []
+
+    def run_long(self, tx: Transaction, reorg: Reorg, step: int, checkpoint: dict[str, Any]) -> dict[str, Any] | None:
+        """Do nothing: no plan of this database has a long step."""
+        raise AssertionError(f"step {step} of job {reorg.job_id}")
+
+    def run_alone(self, session: Session, reorg: Reorg, step: int) -> None:
+        """Do nothing: no plan of this database has a step that commits by itself."""
+        raise AssertionError(f"step {step} of job {reorg.job_id}")
 
     def inspect(self, session: Session, reorg: Reorg) -> None:
         """See with a connection that did not change anything that it is as planned; raise `SchemaChanged`."""
@@ -150,6 +166,9 @@ class SqliteNative:
         for row in change.before:
             if present.get((row.kind, row.name)) != row:
                 raise SchemaChanged(f"{row.kind} {row.name} is not as it was planned for", differing=[f"{row.kind} {row.name}"])
+        known = {(row.kind, row.name) for row in change.before}
+        for kind, name in sorted(present.keys() & dict(change.after).keys() - known):
+            raise SchemaChanged(f"{kind} {name} was not there when this was planned", differing=[f"{kind} {name}"])
         for statement in change.statements:
             if points.CHANGE.on:
                 points.CHANGE.fire(job=reorg.job_id)
@@ -177,16 +196,29 @@ class SqliteNative:
         try:
             copied = insert_rows(tx, layout, names.shadow, "1", ())
         except ROW_REFUSED as error:
-            raise refusal(tx, layout, self._driver, target=names.shadow, where=("1", ()), error=error) from error
+            raise self._first_refused(tx, layout, names.shadow, error) from error
         present = tx.run_verbatim(f"SELECT count(*) FROM {quote(layout.table)}").scalar()
         if copied != present:
             raise SchemaChanged(f"{copied} of {present} rows of {layout.table} were copied", table=layout.table)
-        for index, text in zip(layout.new_indexes, index_texts(layout, names), strict=True):
+        for index, text in zip(layout.made_indexes, index_texts(layout, names), strict=True):
             _make_index(tx, text, names.shadow, shown=(index.name, layout.table))
         see_all_references(tx, layout, names, self._driver)
         cutover.exchange(tx, layout, names, self._driver)
         if points.CHANGED.on:
             points.CHANGED.fire(job=reorg.job_id)
+
+    def _first_refused(self, tx: Transaction, layout: Layout, target: str, error: TideshiftError) -> TideshiftError:
+        """Find the row that was refused: once more through the rows, a few at a time, and row by row only where one is refused."""
+        order = layout.order(self._driver)
+        rest = KeyRange(None, None)
+        while (last := order.next_bound(tx, rest, rows=_ROWS_AT_ONCE)) is not None:  # ends: each round begins behind the one before
+            where = order.where(KeyRange(rest.low, last))
+            try:
+                insert_rows(tx, layout, target, *where)
+            except ROW_REFUSED as refused:
+                return refusal(tx, layout, self._driver, target=target, where=where, error=refused)
+            rest = KeyRange(last, None)
+        return error
 
 
 def _see_numbers(tx: Transaction, layout: Layout) -> None:

@@ -23,9 +23,9 @@ from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.names import Names
 from tideshift.errors import PlanRefused, SchemaChanged, TideshiftError, ValueRefused
 from tideshift.store.database import DatabaseFailed, Transaction
-from tideshift.store.keys import Bound, KeyRange, decode_value
+from tideshift.store.keys import Bound, KeyRange, decode_value, encode_value
 
-__all__ = ["Seen", "are_touched", "see_all_references", "see_references"]
+__all__ = ["Seen", "are_touched", "reference_texts", "see_all_references", "see_references"]
 
 log = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 10_000
@@ -92,6 +92,28 @@ def see_all_references(tx: Transaction, layout: Layout, names: Names, driver: Sq
             return
 
 
+def reference_texts(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, *, captured: bool) -> list[str]:
+    """Return the query for each reference that is looked at before the swap; `?` stands for the keys of a range."""
+    waiting = f"SELECT {', '.join(map(quote, layout.key_marks))} FROM {quote(names.log)}" if captured else None
+    forms = _Forms(names.shadow, layout.table, waiting, swapped=False)
+    found = []
+    for wanted in _wanted(tx, layout):
+        try:
+            order = _order(tx, layout, driver, forms, wanted.reference)
+        except PlanRefused:  # no key to walk by: it is not looked at
+            continue
+        some_key = [encode_value(0)] * len(order.columns)
+        condition, _ = order.where(KeyRange(some_key, some_key), qualifier="c")
+        found.append(_broken_sql(layout, forms, wanted, condition, shown=order.select_list(qualifier="c")))
+    return found
+
+
+def _order(tx: Transaction, layout: Layout, driver: SqliteDriver, forms: _Forms, reference: Reference) -> SqliteKeyOrder:
+    if same_name(reference.child, layout.table):
+        return layout.new_order(driver, forms.new)
+    return SqliteKeyOrder.read(tx, reference.child, driver)
+
+
 def _look(
     tx: Transaction, layout: Layout, driver: SqliteDriver, forms: _Forms, seen: dict[str, Any] | None, *, rows_max: int
 ) -> dict[str, Any] | None:
@@ -136,8 +158,7 @@ def _look_at(
 ) -> Bound | None:
     """Look at the next children; return the last one's key, or None when there are no more."""
     reference = wanted.reference
-    is_own = same_name(reference.child, layout.table)
-    order = layout.new_order(driver, forms.new) if is_own else SqliteKeyOrder.read(tx, reference.child, driver)
+    order = _order(tx, layout, driver, forms, reference)
     last = order.next_bound(tx, KeyRange(low, None), rows=rows_max)
     if last is None:
         return None
@@ -147,7 +168,7 @@ def _look_at(
     if broken:
         row = broken[0]
         key = order.bound_of(row[: len(order.columns)])
-        columns = layout.shown_key if is_own else order.columns
+        columns = layout.shown_key if same_name(reference.child, layout.table) else order.columns
         shown = ", ".join(f"{name} = {decode_value(pair)!r}" for name, pair in zip(columns, key, strict=True))
         raise _broken(layout, forms, wanted, key=key, shown_key=shown, values=[repr(value) for value in row[len(order.columns) :]])
     return last

@@ -1,7 +1,8 @@
 """The whole schema in an empty database in memory, where a statement of the database's own is tried before it touches the user's.
 
 What it changes there is what it may change in the user's file, text by text; and what still worked there before it must
-still work: SQLite itself lets a column go that a trigger's body uses, and then every INSERT fails.
+still work: SQLite itself lets a column go that a trigger's body uses, and then every INSERT fails; and it renames what a
+full-text index reads, which then finds nothing to read.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+from tideshift.ddl.change import SetOption, TableOption
+from tideshift.ddl.tokens import significant
+from tideshift.dialects.sqlite.chunk_key import rowid_column
+from tideshift.dialects.sqlite.create_table import identifiers, parse_table
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.scratch import Scratch, TextRefused, scratch
+from tideshift.dialects.sqlite.table_edits import edited
 from tideshift.dialects.sqlite.using import without_double_quotes
 from tideshift.store.database import Transaction
 from tideshift.store.tables import NAMESPACE
@@ -22,6 +29,7 @@ __all__ = ["Name", "Rehearsal", "Rehearsed", "SchemaRow", "rehearsal", "schema_r
 Name = tuple[str, str]
 Working = dict[tuple[str, int], "str | None"]
 _ORDER = {"table": 0, "index": 1, "view": 2, "trigger": 3}
+_VIRTUAL = "virtual table "
 _PROBES = (0, "", b"\0", None)
 
 
@@ -70,7 +78,27 @@ def what_breaks(tx: Transaction, driver: SqliteDriver, table: str, new_text: str
     old, new = ([replace(row, text=row.text and without_double_quotes(row.text, dropped)) for row in these] for these in (rows, changed))
     with scratch(driver) as before, scratch(driver) as after:
         worked, works = Rehearsal(before, old, None), Rehearsal(after, new, None)
-        return newly_broken(worked.made, works.made) or newly_broken(worked.working(), works.working())
+        if works.made.get((f"table {table}", -1)) is not None:  # whatever speaks of the table would be named as well
+            return newly_broken(worked.made, works.made)
+        broken = tuple(dict.fromkeys([*newly_broken(worked.made, works.made), *newly_broken(worked.working(), works.working())]))
+        text = next(row.text or "" for row in rows if (row.kind, row.name) == ("table", table))
+        numbers = [
+            rowid_column(one.shape(table), without_rowid=parse_table(made).without_rowid) for one, made in ((before, text), (after, new_text))
+        ]
+        if broken or numbers[1] in (None, numbers[0]):
+            return broken
+        return _known_by_number(worked.working(), driver, table, new)
+
+
+def _known_by_number(worked: Working, driver: SqliteDriver, table: str, rows: Sequence[SchemaRow]) -> tuple[str, ...]:
+    """Return the virtual tables that ask a table for its rows' numbers, which will be another column's values: those that could not read it without any."""
+    unnumbered = [
+        replace(row, text=edited(row.text or "", SetOption(option=TableOption.WITHOUT_ROWID))) if (row.kind, row.name) == ("table", table) else row
+        for row in rows
+    ]
+    with scratch(driver) as trial:
+        asking = newly_broken(worked, Rehearsal(trial, unnumbered, None).working())
+    return tuple(f"{one.partition(':')[0]}, which knows the rows by their numbers: they get others" for one in asking if one.startswith(_VIRTUAL))
 
 
 @contextmanager
@@ -145,14 +173,24 @@ class Rehearsal:
         return Rehearsed(changed, newly_broken(worked, self.working()))
 
     def working(self) -> Working:
-        """Compile a use of everything that has a body, views and writes to whatever has triggers; None where that is possible."""
+        """Use everything that has a body: views, writes to whatever has triggers, virtual tables, of which some read a table that they name.
+
+        The columns after UPDATE OF are looked at besides: the library keeps a trigger that names one which is not there, and never fires it by that.
+        """
         found: Working = {}
-        for kind, name, table, _ in self._trial.run("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') ORDER BY name"):
+        for (name,) in self._trial.run("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL %' ORDER BY name"):
+            found[f"{_VIRTUAL}{name}", 0] = self._refusal(f"SELECT * FROM {quote(name)} LIMIT 1")
+        for kind, name, table, text in self._trial.run("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') ORDER BY name"):
             if kind == "view":
                 found[f"view {name}", 0] = self._refusal(f"EXPLAIN QUERY PLAN SELECT * FROM {quote(name)}")
             else:
                 found |= {(f"trigger {name}", number): self._refusal(sql) for number, sql in enumerate(self._writes(table))}
+                found |= {(f"trigger {name}", -number): self._unfired(table, column) for number, column in enumerate(update_of(text), start=1)}
         return found
+
+    def _unfired(self, table: str, column: str) -> str | None:
+        names = {name.lower() for (name,) in self._trial.run("SELECT name FROM pragma_table_xinfo(?)", (table,))}
+        return None if column.lower() in names else f"UPDATE OF {column} would never happen again"
 
     def _writes(self, table: str) -> list[str]:
         try:
@@ -172,6 +210,15 @@ class Rehearsal:
         except TextRefused as error:
             return str(error)
         return None
+
+
+def update_of(text: str) -> list[str]:
+    """Return the columns after UPDATE OF in a CREATE TRIGGER; none where it names none."""
+    tokens = significant(text)
+    words = [token.keyword for token in tokens]
+    of = next((at + 1 for at, pair in enumerate(pairwise(words)) if pair == ("UPDATE", "OF")), None)
+    on = words.index("ON")
+    return [] if of is None or on < of else identifiers(text[tokens[of].end : tokens[on].start])
 
 
 def _fitting(type_text: str, probe: Any) -> Any:

@@ -18,6 +18,7 @@ from tideshift.dialects.sqlite.displaced import Conversion, displaced_rows
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
 from tideshift.dialects.sqlite.foreign_keys import foreign_key_reasons, new_foreign_keys
 from tideshift.dialects.sqlite.foreseen import Unforeseeable
+from tideshift.dialects.sqlite.kept import kept_indexes
 from tideshift.dialects.sqlite.keys import rowid_alias
 from tideshift.dialects.sqlite.layout import Displaced, Layout, NewReference, Side, SourceIndex
 from tideshift.dialects.sqlite.mapping import Origin, conversions, converted_columns, mapped_columns, origins
@@ -28,7 +29,7 @@ from tideshift.dialects.sqlite.unique_keys import UniqueKeys, collate
 from tideshift.errors import PlanRefused
 from tideshift.store.database import Transaction
 
-__all__ = ["Reshape", "Tried", "lay_out", "refused", "try_shapes"]
+__all__ = ["Reshape", "Tried", "lay_out", "made_shapes", "refused", "try_shapes"]
 
 _SAMPLE_ROWS = 200
 _COLUMNS_MAX = 450
@@ -45,15 +46,19 @@ class Reshape:
     new_text: str
     actions: tuple[Action, ...]
     added_indexes: tuple[SourceIndex, ...] = ()
+    remade_indexes: tuple[str, ...] = ()
+    """The names of indexes that shall be made again, even where nothing about them changes."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One of the two texts as the library made it in an empty database: its shape and its automatic indexes."""
+    """One of the two texts as the library made it in an empty database: its shape, its automatic indexes, and why it lacks others."""
 
     table: TableText
     shape: Shape
     automatic_indexes: tuple[str, ...]
+    refused: dict[str, str]
+    """The reason against each index that the library does not take, by the index's name."""
 
 
 def refused(source: SourceTable, reasons: list[str]) -> PlanRefused:
@@ -92,6 +97,7 @@ def lay_out(tx: Transaction, asked: Reshape, driver: SqliteDriver, *, captured: 
         utf8=tx.run_verbatim("PRAGMA encoding").scalar() == "UTF-8",
         indexes=source.indexes,
         added_indexes=asked.added_indexes,
+        kept_indexes=(),
         look_up_indexes=(),
         displaced=(),
         parents=(),
@@ -99,8 +105,12 @@ def lay_out(tx: Transaction, asked: Reshape, driver: SqliteDriver, *, captured: 
         new_references=_new_references(tx, asked, new.table, driver),
         row_bytes=0,
     )
+    texts = {index.name: index.text for index in source.indexes}
+    keys = UniqueKeys(old.table, source.name, old.shape, layout.key, layout.old.rowid_column, texts)
+    shape = (new.table, new.shape)
+    layout = replace(layout, kept_indexes=kept_indexes(layout, keys, shape, conversions=happening, origins=origin_of, remade=asked.remade_indexes))
     if captured:
-        layout = _followed(tx, asked, layout, (old, new), happening=happening, origin_of=origin_of)
+        layout = _followed(tx, asked, layout, (keys, new.shape), happening=happening, origin_of=origin_of)
     reasons = try_everything(layout, driver)
     if reasons:
         raise refused(source, reasons)
@@ -108,26 +118,43 @@ def lay_out(tx: Transaction, asked: Reshape, driver: SqliteDriver, *, captured: 
 
 
 def try_shapes(asked: Reshape, driver: SqliteDriver) -> tuple[Tried, Tried]:
-    """Execute old and new texts with the indexes, each in an empty database, and read what the library made of them."""
+    """Execute old and new texts with the indexes, and raise `PlanRefused` with everything that the library does not take."""
+    old, new = made_shapes(asked, driver)
+    reasons = [*old.refused.values(), *new.refused.values()]
+    if reasons:
+        raise refused(asked.source, reasons)
+    return old, new
+
+
+def made_shapes(asked: Reshape, driver: SqliteDriver) -> tuple[Tried, Tried]:
+    """Execute old and new texts with the indexes, each in an empty database, and read what the library made of them.
+
+    Raises `PlanRefused` for a table; the indexes that are refused are named.
+    """
     source = asked.source
-    found = []
-    indexes = (source.indexes, (*source.indexes, *asked.added_indexes))
-    for what, text, wanted in zip(("its own text", "the new shape"), (source.text, asked.new_text), indexes, strict=True):
-        with scratch(driver) as trial:
-            made = "the table"
+    return (
+        _made(source, driver, "its own text", source.text, source.indexes),
+        _made(source, driver, "the new shape", asked.new_text, (*source.indexes, *asked.added_indexes)),
+    )
+
+
+def _made(source: SourceTable, driver: SqliteDriver, what: str, text: str, indexes: Sequence[SourceIndex]) -> Tried:
+    indexes_refused: dict[str, str] = {}
+    with scratch(driver) as trial:
+        try:
+            trial.run(text)
+        except TextRefused as error:
+            raise refused(source, [f"the library refuses {what} (the table): {error}"]) from error
+        for index in indexes:
             try:
-                trial.run(text)
-                for index in wanted:
-                    made = f"index {index.name!r}"
-                    trial.run(index.text)
+                trial.run(index.text)
             except TextRefused as error:
-                raise refused(source, [f"the library refuses {what} ({made}): {error}"]) from error
-            automatic = trial.run("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NULL AND tbl_name = ? ORDER BY rowid", (source.name,))
-            try:
-                found.append(Tried(parse_table(text), trial.shape(source.name), tuple(name for (name,) in automatic)))
-            except UnreadableText as error:
-                raise refused(source, [str(error)]) from error
-    return found[0], found[1]
+                indexes_refused[index.name] = f"the library refuses {what} (index {index.name!r}): {error}"
+        automatic = trial.run("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NULL AND tbl_name = ? ORDER BY rowid", (source.name,))
+        try:
+            return Tried(parse_table(text), trial.shape(source.name), tuple(name for (name,) in automatic), indexes_refused)
+        except UnreadableText as error:
+            raise refused(source, [str(error)]) from error
 
 
 def _side(tried: Tried, automatic_indexes: tuple[str, ...]) -> Side:
@@ -163,37 +190,35 @@ def _new_references(tx: Transaction, asked: Reshape, new: TableText, driver: Sql
 
 
 def _followed(
-    tx: Transaction, asked: Reshape, layout: Layout, tried: tuple[Tried, Tried], *, happening: Sequence[Conversion], origin_of: Sequence[Origin]
+    tx: Transaction, asked: Reshape, layout: Layout, shapes: tuple[UniqueKeys, Shape], *, happening: Sequence[Conversion], origin_of: Sequence[Origin]
 ) -> Layout:
     """Add what lets every write be followed: look-ups of displaced rows, the indexes for these, and the rows above deleted ones."""
-    source, (old, new) = asked.source, tried
-    texts = {index.name: index.text for index in source.indexes}
-    keys = UniqueKeys(old.table, source.name, old.shape, layout.key, layout.old.rowid_column, texts)
+    source, (keys, new) = asked.source, shapes
     gone = [name for name in layout.old.columns if not any(one.source == name for one in origin_of)]
     lost = [unique.label for unique in keys.all() if any(term.column in gone for term in unique.terms)]
-    if lost:
-        raise refused(source, [f"{lost[0]} is over a column that is dropped; drop it first"])
+    reasons = [f"{label} is over a column that is dropped; drop it first" for label in lost]
     by_number = layout.old.rowid if layout.old.has_hidden_rowid and layout.key[0].name != layout.old.rowid else None
+    displaced: tuple[Displaced, ...] = ()
     try:
-        displaced: tuple[Displaced, ...] = tuple(displaced_rows(keys, happening, hidden_rowid=by_number))
+        displaced = () if lost else tuple(displaced_rows(keys, happening, hidden_rowid=by_number))
     except (Unforeseeable, UnreadableText) as error:
-        raise refused(source, [f"the rows that a REPLACE may remove cannot be found: {error}"]) from error
+        reasons.append(f"the rows that a REPLACE may remove cannot be found: {error}")
     references = cascading(tx)
-    reasons = cascade_reasons(references, source.name, (*layout.converted, *gone))
+    reasons += cascade_reasons(references, source.name, (*layout.converted, *gone))
     if reasons:
         raise refused(source, reasons)
     return replace(
         layout,
         displaced=displaced,
         parents=parent_conditions(references, source.name),
-        look_up_indexes=_look_up_indexes(keys, old.shape, new.shape),
+        look_up_indexes=_look_up_indexes(keys, new, layout.kept_indexes),
     )
 
 
-def _look_up_indexes(keys: UniqueKeys, old: Shape, new: Shape) -> tuple[str, ...]:
-    """Return the terms of each unique key that the new shape has no index for."""
-    present = [_key_of(index) for index in new.indexes if not index.partial]
-    by_name = {index.name: index for index in old.indexes}
+def _look_up_indexes(keys: UniqueKeys, new: Shape, kept: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the terms of each unique key that the shadow has no index for."""
+    present = [_key_of(index) for index in new.indexes if not index.partial and index.name not in kept]
+    by_name = {index.name: index for index in keys.shape.indexes}
     return tuple(
         ", ".join(f"{quote(term.column or '')}{collate(term.collation)}" for term in unique.terms)
         for unique in keys.all()

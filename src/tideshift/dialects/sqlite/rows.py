@@ -15,7 +15,7 @@ from tideshift.errors import TideshiftError, ValueRefused
 from tideshift.store.database import ConstraintViolated, DatabaseFailed, Transaction
 from tideshift.store.keys import Bound, decode_value
 
-__all__ = ["ROW_REFUSED", "insert_rows", "refusal"]
+__all__ = ["ROW_REFUSED", "insert_rows", "insert_text", "refusal"]
 
 ROW_REFUSED = (ConstraintViolated, DatabaseFailed)
 """What a row can cause: a constraint of the new shape, or an error inside an expression."""
@@ -26,11 +26,12 @@ _SHOWN_CHARACTERS = 60
 
 def insert_rows(tx: Transaction, layout: Layout, target: str, condition: str, binds: tuple[Any, ...], *, tail: str = "") -> int:
     """Insert the source rows of a condition, mapped, into a table; return how many."""
-    sql = (
-        f"INSERT OR ABORT INTO {quote(target)} ({layout.written_list})"
-        f" SELECT {layout.mapped_list} FROM {quote(layout.table)} WHERE {condition}{tail}"
-    )
-    return tx.run_verbatim(sql, binds).affected
+    return tx.run_verbatim(insert_text(layout, target, condition) + tail, binds).affected
+
+
+def insert_text(layout: Layout, target: str, condition: str) -> str:
+    """Return the statement that does so."""
+    return f"INSERT OR ABORT INTO {quote(target)} ({layout.written_list}) SELECT {layout.mapped_list} FROM {quote(layout.table)} WHERE {condition}"
 
 
 def refusal(
@@ -105,7 +106,7 @@ def _in_the_users_words(layout: Layout, target: str, text: str) -> str:
 
     def index_name(found: re.Match[str]) -> str:
         number = int(found[1])
-        return layout.new_indexes[number - 1].name if 1 <= number <= len(layout.new_indexes) else found[0]
+        return layout.made_indexes[number - 1].name if 1 <= number <= len(layout.made_indexes) else found[0]
 
     return re.sub(rf"{re.escape(prefix)}_index_([0-9]+)", index_name, text).replace(target, layout.table)
 

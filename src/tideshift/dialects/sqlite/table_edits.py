@@ -113,13 +113,27 @@ def _drop_column(table: TableText, name: str) -> str:
     column = _find(table.columns, name)
     if len(table.columns) == 1:
         raise EditRefused(f"{name!r} is the only column")
-    starts = [start for start in (*(one.start for one in table.columns), *(one.start for one in table.constraints)) if start > column.start]
-    # What stands behind a column, up to the next element, speaks of that column.
-    span = (column.start, min(starts)) if starts else (table.columns[-2].end, column.end)
-    text = replace_spans(table.text, [(*span, "")])
+    text = replace_spans(table.text, [(*_span_of(table, column), "")])
     if _others(parse_table(text)) != _others(table, name):
         raise EditRefused(f"{name!r} cannot be cut out of the table's text")
     return text
+
+
+def _span_of(table: TableText, column: ColumnText) -> tuple[int, int]:
+    """Return what is cut out with a column, so that every other line and remark stays as it is.
+
+    What stands behind a column, up to the next element, speaks of that column and goes with it. A column that was put
+    behind another one on its line goes with the comma before it instead.
+    """
+    starts = [start for start in (*(one.start for one in table.columns), *(one.start for one in table.constraints)) if start > column.start]
+    ends = [one.end for one in table.columns if one.end <= column.start]
+    if not starts:
+        return ends[-1], column.end
+    before = table.text[ends[-1] : column.start] if ends else "\n"
+    behind = table.text[column.end : min(starts)]
+    if before.replace(" ", "").replace("\t", "") == "," == behind.strip():
+        return ends[-1], column.end
+    return column.start, min(starts)
 
 
 def _set_type(table: TableText, action: SetColumnType) -> str:

@@ -15,8 +15,9 @@ from tideshift.dialects.sqlite.driver import quote
 from tideshift.dialects.sqlite.layout import Layout, Side
 from tideshift.dialects.sqlite.names import Names
 
-__all__ = ["canary_texts", "index_names", "index_texts", "log_text", "retired_text", "shadow_text", "trial_text"]
+__all__ = ["canary_rows_text", "canary_texts", "index_names", "index_texts", "log_text", "retired_text", "shadow_text", "trial_text"]
 
+_CANARY_FAR_ROWID = 1_000_000
 _LEFT_OUT = (ClauseKind.REFERENCES, ClauseKind.DEFERRABLE, ClauseKind.FOREIGN_KEY, ClauseKind.AUTOINCREMENT)
 
 
@@ -61,10 +62,10 @@ def _edited(text: str, edits: list[Edit]) -> str:
 
 
 def index_texts(layout: Layout, names: Names) -> list[str]:
-    """Return the texts of the shadow's indexes, in the order of the new shape's; those that only look-ups need come last."""
+    """Return the texts of the shadow's indexes, in the order of those that are made anew; those that only look-ups need come last."""
     made = [
         parse_index(index.text).renamed(quote(names.index(number)), quote(names.shadow))
-        for number, index in enumerate(layout.new_indexes, start=1)
+        for number, index in enumerate(layout.made_indexes, start=1)
     ]
     look_ups = enumerate(layout.look_up_indexes, start=1)
     return made + [f"CREATE INDEX {quote(names.look_up_index(number))} ON {quote(names.shadow)} ({terms})" for number, terms in look_ups]
@@ -72,7 +73,7 @@ def index_texts(layout: Layout, names: Names) -> list[str]:
 
 def index_names(layout: Layout, names: Names) -> list[str]:
     """Return the names of the same indexes."""
-    return [names.index(number) for number in range(1, len(layout.new_indexes) + 1)] + [
+    return [names.index(number) for number in range(1, len(layout.made_indexes) + 1)] + [
         names.look_up_index(number) for number in range(1, len(layout.look_up_indexes) + 1)
     ]
 
@@ -84,7 +85,7 @@ def log_text(layout: Layout, names: Names) -> str:
 
 
 def canary_texts(layout: Layout, names: Names) -> list[str]:
-    """Return the canary's texts: VACUUM renumbers tables without any index, so it has one only if both tables have."""
+    """Return the canary's texts: VACUUM renumbers tables without any index, so it has one only if both tables have, until the swap."""
     if not layout.may_renumber:
         return []
     texts = [f"CREATE TABLE {quote(names.canary)} (\"n\")"]
@@ -93,5 +94,11 @@ def canary_texts(layout: Layout, names: Names) -> list[str]:
     return texts
 
 
+def canary_rows_text(names: Names) -> str:
+    """Return what puts two rows into the canary, far apart."""
+    return f"INSERT INTO {quote(names.canary)} (rowid, \"n\") VALUES (1, 1), ({_CANARY_FAR_ROWID}, 2)"
+
+
 def _has_index(layout: Layout, side: Side) -> bool:
-    return bool(layout.indexes or side.automatic_indexes or (side is layout.new and (layout.added_indexes or layout.look_up_indexes)))
+    by_hand = (layout.made_indexes or layout.look_up_indexes) if side is layout.new else layout.indexes
+    return bool(by_hand or side.automatic_indexes)

@@ -98,6 +98,11 @@ class UniqueKeys:
         texts += [generated[term.column.lower()] for term in unique.terms if term.column and term.column.lower() in generated]
         return self._words_behind(texts)
 
+    def names_behind(self, index: IndexShape) -> set[str]:
+        """Return the columns that any index is over or depends on, and whatever other words its expressions have, in lower case."""
+        read = self._read(index)
+        return {term.column.lower() for term in read.terms if term.column is not None} | self.computed_from(read)
+
     def inputs_of_generated(self) -> list[str]:
         """Return the columns, not generated themselves, that any generated column is computed from."""
         generated = self._generated_texts()

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 from tideshift.ddl.dialect import ChunkResult, Comparison
 from tideshift.dialects.sqlite.driver import SqliteDriver, quote
-from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.dialects.sqlite.layout import Layout
 from tideshift.dialects.sqlite.names import Names
 from tideshift.dialects.sqlite.rows import ROW_REFUSED, insert_rows, refusal
@@ -19,7 +18,7 @@ from tideshift.dialects.sqlite.texts import trial_text
 from tideshift.store.database import Transaction
 from tideshift.store.keys import Bound, KeyRange
 
-__all__ = ["check_rows", "compare_chunk"]
+__all__ = ["check_rows", "compare_chunk", "differing_text", "not_logged", "only_in_shadow_text"]
 
 _DIFFERING_MAX = 1_000
 _EVIDENCE_CHARACTERS = 200
@@ -55,7 +54,7 @@ def compare_chunk(
     tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, key_range: KeyRange, *, rows_max: int
 ) -> Comparison:
     """Compare the first rows of the range, and the shadow's rows between them; keys in the log are left out."""
-    source, shadow = layout.order(driver), layout.new_order(driver, names.shadow)
+    source = layout.order(driver)
     last = source.next_bound(tx, key_range, rows=rows_max)
     condition, binds = source.where(KeyRange(key_range.low, last))
     present = 0
@@ -65,10 +64,15 @@ def compare_chunk(
     chunk = KeyRange(key_range.low, last if present == rows_max else key_range.high)
     condition, binds = source.where(chunk)
     with _trial_table(tx, layout, names):
-        rows = insert_rows(tx, layout, names.trial, f"{condition} AND {layout.key_in(_logged(layout, names), negated=True)}", binds)
+        rows = insert_rows(tx, layout, names.trial, not_logged(layout, names, condition), binds)
         differing = _differing(tx, layout, names, driver)
-        differing += _only_in_shadow(tx, layout, names, shadow, chunk)
+        differing += _only_in_shadow(tx, layout, names, driver, chunk)
     return Comparison(rows=rows, excluded=present - rows, differing=tuple(differing), last=last)
+
+
+def not_logged(layout: Layout, names: Names, condition: str) -> str:
+    """Return a condition on the source's rows, without those whose keys wait in the log."""
+    return f"{condition} AND {layout.key_in(_logged(layout, names), negated=True)}"
 
 
 def _logged(layout: Layout, names: Names) -> str:
@@ -78,29 +82,39 @@ def _logged(layout: Layout, names: Names) -> str:
 def _differing(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver) -> list[Bound]:
     """Return the keys whose rows the shadow lacks or has otherwise."""
     order = layout.new_order(driver, names.shadow)
+    return [order.bound_of(row) for row in tx.run_verbatim(differing_text(layout, names, driver), (_DIFFERING_MAX,)).rows]
+
+
+def differing_text(layout: Layout, names: Names, driver: SqliteDriver) -> str:
+    """Return the query for them, beside the rows that were put into the temporary table."""
+    order = layout.new_order(driver, names.shadow)
     unequal = " OR ".join(
         f"typeof(t.{column}) <> typeof(s.{column}) OR t.{column} COLLATE BINARY IS NOT s.{column}"
         for column in map(quote, layout.compared)
     )
-    sql = (
+    return (
         f"SELECT {order.select_list(qualifier='t')} FROM temp.{quote(names.trial)} AS t"
         f" LEFT JOIN {quote(names.shadow)} AS s ON {layout.new_key_is('s', 't')}"
         f" WHERE s.{quote(layout.key[0].new_name)} IS NULL OR {unequal or '0'} LIMIT ?"
     )
-    return [order.bound_of(row) for row in tx.run_verbatim(sql, (_DIFFERING_MAX,)).rows]
 
 
-def _only_in_shadow(
-    tx: Transaction, layout: Layout, names: Names, order: SqliteKeyOrder, chunk: KeyRange
-) -> list[Bound]:
+def _only_in_shadow(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, chunk: KeyRange) -> list[Bound]:
     """Return the keys that the shadow has and the source does not."""
+    order = layout.new_order(driver, names.shadow)
     condition, binds = order.where(chunk, qualifier="s")
-    sql = (
+    sql = only_in_shadow_text(layout, names, driver, condition)
+    return [order.bound_of(row) for row in tx.run_verbatim(sql, (*binds, _DIFFERING_MAX)).rows]
+
+
+def only_in_shadow_text(layout: Layout, names: Names, driver: SqliteDriver, condition: str) -> str:
+    """Return the query for them; the condition is on the shadow's row `s`."""
+    order = layout.new_order(driver, names.shadow)
+    return (
         f"SELECT {order.select_list(qualifier='s')} FROM {quote(names.shadow)} AS s WHERE {condition}"
         f" AND NOT EXISTS (SELECT 1 FROM temp.{quote(names.trial)} AS t WHERE {layout.new_key_is('t', 's')})"
         f" AND {layout.new_key_in(_logged(layout, names), negated=True, qualifier='s')} LIMIT ?"
     )
-    return [order.bound_of(row) for row in tx.run_verbatim(sql, (*binds, _DIFFERING_MAX)).rows]
 
 
 def rows_of(tx: Transaction, layout: Layout, names: Names, driver: SqliteDriver, key: Bound) -> dict[str, dict[str, str]]:

@@ -48,7 +48,7 @@ def _whole(name: str) -> click.IntRange:
     help="How much of the time the job may hold the lock of a database with one writer"
     f" (default {PARAMETERS['lock_share'].default}). More is faster, and writers wait more often: at 100 it copies without a pause, and each writer queues behind a chunk.",
 )  # fmt: skip
-@click.option("--keep-old", type=DURATION, metavar="DURATION", help="Keep the replaced table this long (default: 0s on SQLite).")
+@click.option("--keep-old", type=DURATION, metavar="DURATION", help="Keep the replaced table this long (default: 0s on SQLite, 24h elsewhere).")
 @timeout_option("Stop following after this time, with exit code 6; the job is kept.")
 @click.option("--detach", is_flag=True, help="Only submit, and print the id.")
 @click.option("--node/--no-node", "node_wanted", default=None, help="Run a node in this process, or never (default: if none is alive).")

@@ -17,6 +17,7 @@ from tideshift.frontends.cli.output import (
     count_text,
     duration_text,
     first_failure,
+    holder_text,
     is_terminal,
     print_error,
     print_json,
@@ -97,9 +98,13 @@ def _row(job: Job) -> list[str]:
 
 def _warn_unread_capture(connected: Connected, screen: Screen, jobs: list[Job]) -> None:
     """Say aloud that writes are recorded which nobody reads."""
-    captured = [str(job["id"]) for job in jobs if any(artifact["kind"] == "log" for artifact in job["artifacts"])]
+    from tideshift.store.bootstrap import installation_changed
+
+    captured = [str(job["id"]) for job in jobs if any(artifact["kind"] == "trigger" for artifact in job["artifacts"])]
     if captured and not is_any_alive(connected):
-        screen.warn(f"job {', '.join(captured)} records every write and no node is alive to read it; start one with: tideshift node")
+        copied = installation_changed(connected.database) is not None
+        way_on = "this is a copy, so see: tideshift doctor" if copied else "start one with: tideshift node"
+        screen.warn(f"job {', '.join(captured)} records every write and no node is alive to read it; {way_on}")
 
 
 @click.command("job", short_help="Show one job.")
@@ -136,6 +141,8 @@ def job_lines(job: Job) -> list[tuple[str, str]]:
     if job["throttle"] is not None:
         slowed = job["throttle"]
         lines.append(("slowed by", slowed["reason"] + ("" if slowed["limit"] is None else f", limit {slowed['limit']}, value {slowed['value']}")))
+    if job["lock_holder"] is not None:
+        lines.append(("write lock", f"held at this moment by {holder_text(job['lock_holder'])}: whoever else writes waits"))
     for name, value in job["parameters"].items():
         lines.append((name, f"{_value(value['wished'])} wished, {_value(value['effective'])} in force, since {value['since'] or '-'}"))
     if job["error"] is not None:

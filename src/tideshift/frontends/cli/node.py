@@ -18,6 +18,7 @@ from tideshift.frontends.cli.seeing import node_of_this_process
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
+    from tideshift.ddl.job import Job
     from tideshift.store.database import Transaction
 
 __all__ = ["node_command", "nodes_command"]
@@ -75,10 +76,18 @@ def is_idle(tx: Transaction) -> bool:
 
     waiting = (TaskState.PAUSED, TaskState.AWAITING_RESOLUTION)
     return (
-        all(job.state is JobState.PAUSED or job.plan_version > PLAN_VERSION for job in tables.live_jobs(tx))
+        all((job.state is JobState.PAUSED and not _gives_back(tx, job)) or job.plan_version > PLAN_VERSION for job in tables.live_jobs(tx))
         and all(task.state in waiting for task in dxf_tables.live_tasks(tx))
         and not tables.artifacts_due(tx)
     )
+
+
+def _gives_back(tx: Transaction, job: Job) -> bool:
+    """Whether a job that has given its capture up still has pages to hand back."""
+    from tideshift.ddl import tables
+
+    left = tables.artifacts_of(tx, job.id)
+    return bool(left) and not any(artifact.kind == "trigger" for artifact in left)
 
 
 def _is_held(tx: Transaction) -> bool:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, unquote_plus, urlsplit
@@ -13,6 +14,7 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 import click
 
 from tideshift.frontends.cli.options import Settings
+from tideshift.frontends.cli.output import holder_text
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
@@ -42,7 +44,7 @@ def opened(ctx: click.Context, tables: SystemTables = SystemTables.REQUIRED) -> 
 
     from tideshift.connect import connect
 
-    with connect(url) as connected:
+    with connect(url) as connected, _naming_the_holder(connected):
         inject_faults(settings)
         warn_of_library(connected, settings)
         if tables is SystemTables.CREATED:
@@ -50,6 +52,20 @@ def opened(ctx: click.Context, tables: SystemTables = SystemTables.REQUIRED) -> 
         elif tables is SystemTables.REQUIRED:
             connected.require()
         yield connected
+
+
+@contextmanager
+def _naming_the_holder(connected: Connected) -> Iterator[None]:
+    """Let an error about a lock name the process that holds it, where that can be known."""
+    from tideshift.errors import LockTimeout
+
+    try:
+        yield
+    except LockTimeout as error:
+        holder = connected.dialect.load.lock_holder()
+        if holder is not None:
+            error.hint = f"{holder_text(asdict(holder))} holds it at this moment. {error.hint}"
+        raise
 
 
 def named_url(settings: Settings) -> str:

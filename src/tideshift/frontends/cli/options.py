@@ -133,7 +133,7 @@ def strategy_options(command: F) -> F:
     """Add --strategy, and --fast for the one that holds the lock."""
     command = click.option(
         "--fast", is_flag=True,
-        help="The same as --strategy direct: as fast as the database can, in one transaction, and every writer waits that long.",
+        help="The same as --strategy direct: as fast as the database can, in one transaction, and every writer waits that long; no row is tried before.",
     )(command)  # fmt: skip
     kind = click.Choice(["instant", "direct", "shadow_table"])
     text = "Carry it out in this way, or refuse (default: the cheapest that does it right)."

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 __all__ = [
     "DECLINED", "VERSION", "Screen", "count_text", "duration_text", "first_failure", "is_terminal", "print_error", "print_json", "print_table",
-    "printable",
+    "printable", "holder_text",
 ]  # fmt: skip
 
 VERSION = 1
@@ -164,6 +164,21 @@ def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]], target: 
 def count_text(number: float | None) -> str:
     """Write a count with separators, or a dash."""
     return "-" if number is None else f"{round(number):,}"
+
+
+def size_text(size_bytes: float) -> str:
+    """Write a size in the unit that suits it."""
+    units = ["TiB", "GiB", "MiB", "KiB", "B"]
+    while size_bytes >= 1024 and len(units) > 1:
+        size_bytes /= 1024
+        units.pop()
+    unit = units[-1]
+    return f"{size_bytes:,.0f} {unit}" if size_bytes >= 10 or unit == "B" else f"{size_bytes:.1f} {unit}"
+
+
+def holder_text(holder: dict[str, Any]) -> str:
+    """Write a process with the name of its program, where that is known."""
+    return f"process {holder['process']}" + (f" ({holder['program']})" if holder["program"] else "")
 
 
 def duration_text(seconds: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -16,22 +17,26 @@ from tideshift.frontends.cli.options import (
     strategy_of,
     strategy_options,
 )
-from tideshift.frontends.cli.output import count_text, duration_text, print_json, printable
+from tideshift.frontends.cli.output import count_text, duration_text, print_json, printable, size_text
 
 if TYPE_CHECKING:
     from tideshift.ddl.plan import Proposal
 
 __all__ = ["plan_command"]
 
-REBUILT = "about the size of the table and its indexes again, until the replaced table is purged"
 DISK = {
-    "instant": "no room beyond the catalogue",
-    "direct": "what the database's own statement needs",
-    "native_online": "what the database's own statement needs",
-    "in_place_column": "about the size of the column, until the old one is dropped",
-    "shadow_table": REBUILT,
+    "none": "no room beyond the catalogue",
+    "scan": "the index, the same in the journal until a checkpoint, and about as much for temporary files while it is sorted",
+    "rewrite": "the rows in the journal until a checkpoint; the table does not grow",
+    "copy": "the table again with the indexes that are made anew, until the replaced one is purged",
 }
-"""Per strategy: the room that it takes."""
+"""Per what happens to the rows: the room that it takes, if it takes any."""
+ROWS = {
+    "none": "none is read or written",
+    "scan": "each is read, none is written",
+    "rewrite": "each is written again in its place",
+    "copy": "each is copied, and the replaced one purged",
+}
 
 
 @click.command("plan", short_help="Say what a change would do; write nothing.")
@@ -64,7 +69,7 @@ def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | No
 def proposal_record(proposal: Proposal) -> dict[str, Any]:
     """Return the documented record of a plan."""
     plan = proposal.plan
-    rewrites = bool(plan.reshaping.key_columns) and plan.strategy != "instant"
+    row_work = str(plan.reshaping.row_work)
     return {
         "type": proposal.change.kind,
         "schema": plan.reshaping.table.schema,
@@ -72,8 +77,11 @@ def proposal_record(proposal: Proposal) -> dict[str, Any]:
         "strategy": str(plan.strategy),
         "key_columns": list(plan.reshaping.key_columns),
         "may_refuse_rows": plan.reshaping.may_refuse_rows,
-        "rewrites_rows": rewrites,
-        "disk": REBUILT if rewrites else DISK[plan.strategy],
+        "row_work": row_work,
+        "rewrites_rows": row_work in ("rewrite", "copy"),
+        "disk": DISK[row_work if plan.reshaping.disk_bytes else "none"],
+        "disk_bytes": plan.reshaping.disk_bytes,
+        "disk_free_bytes": proposal.disk_free_bytes,
         "hold_seconds": round(plan.reshaping.hold_seconds, 3),
         "row_total": proposal.rows,
         "row_total_exact": proposal.rows_exact,
@@ -86,6 +94,8 @@ def proposal_record(proposal: Proposal) -> dict[str, Any]:
             for stage in plan.stages
         ],
         "steps": [{"phase": step.phase, "sql": step.sql, "lock": step.lock, "hold": step.hold} for step in proposal.sql_steps],
+        "drops": list(proposal.drops),
+        "durability": asdict(proposal.durability),
         "warnings": list(proposal.warnings),
     }  # fmt: skip
 
@@ -94,7 +104,6 @@ def proposal_lines(proposal: Proposal) -> list[str]:
     """Return the plan for a person."""
     record = proposal_record(proposal)
     about = "" if record["row_total_exact"] else "about "
-    rewritten = record["rewrites_rows"]
     tried = proposal.plan.reshaping.tries_rows_first
     values = "none can be refused"
     if record["may_refuse_rows"]:
@@ -102,12 +111,14 @@ def proposal_lines(proposal: Proposal) -> list[str]:
     lines = [
         f"{record['type']} on {record['table']}",
         f"  strategy  {record['strategy']}",
-        f"  rows      {about}{count_text(record['row_total'])}, " + ("each is written again" if record["rewrites_rows"] else "none is written"),
+        f"  rows      {about}{count_text(record['row_total'])}, {ROWS[record['row_work']]}",
         f"  time      about {duration_text(record['seconds_estimate'])} at the default lock share; a busy database takes longer",
-        f"  disk      {record['disk']}",
+        f"  disk      {_disk_text(record)}",
         f"  lock      held for about {milliseconds_text(record['hold_seconds'])} at a time",
-        *([f"  key       {', '.join(record['key_columns'])}"] if rewritten else []),
+        *([f"  key       {', '.join(record['key_columns'])}"] if record["key_columns"] else []),
         "  values    " + values,
+        *(f"  drops     {text}" for text in record["drops"]),
+        *(f"  {'durable' if number == 0 else '':<9} {text}" for number, text in enumerate(record["durability"].values())),
         "",
         "stages",
     ]  # fmt: skip
@@ -122,6 +133,11 @@ def proposal_lines(proposal: Proposal) -> list[str]:
         lines += [] if heading == before else [heading]
         lines.append("    " + step["sql"].replace("\n", "\n    "))
     return lines + [f"warning: {warning}" for warning in record["warnings"]]
+
+
+def _disk_text(record: dict[str, Any]) -> str:
+    free = "" if record["disk_free_bytes"] is None else f"; {size_text(record['disk_free_bytes'])} are free"
+    return (f"about {size_text(record['disk_bytes'])}: {record['disk']}" if record["disk_bytes"] else record["disk"]) + free
 
 
 def milliseconds_text(seconds: float) -> str:

@@ -152,15 +152,15 @@ def _confirm_drop(kept: list[Artifact]) -> bool:
 def _drop_kept(connected: Connected, screen: Screen, artifact: Artifact) -> None:
     """Empty a kept table in chunks, so that writers get their turn, and drop it."""
     from tideshift.ddl import tables
-    from tideshift.ddl.dialect import ArtifactName
+    from tideshift.ddl.reshaping import ArtifactName
 
     named = ArtifactName(artifact.kind, artifact.name)
     gone = 1
     while gone:  # ends: each round takes rows away, and nobody adds any
         with connected.database.transaction() as tx:
-            gone = connected.dialect.shadow.empty_chunk(tx, named, rows_max=PURGE_ROWS)
+            gone = connected.dialect.remains.empty_chunk(tx, named, rows_max=PURGE_ROWS)
             if not gone:
-                connected.dialect.shadow.drop(tx, named)
+                connected.dialect.remains.drop(tx, named)
                 tables.mark_dropped(tx, artifact.job_id, artifact.ordinal)
     screen.message(f"dropped {artifact.name}")
 

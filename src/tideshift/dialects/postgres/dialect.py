@@ -1,0 +1,63 @@
+"""PostgreSQL as the DDL engine needs it."""
+
+from __future__ import annotations
+
+from tideshift.ddl.change import Change
+from tideshift.ddl.dialect import Capabilities
+from tideshift.ddl.grammar import Grammar
+from tideshift.ddl.reshaping import Reshaping, Strategy
+from tideshift.ddl.tokens import STANDARD
+from tideshift.dialects.postgres.catalog import PostgresCatalog
+from tideshift.dialects.postgres.design import Designer
+from tideshift.dialects.postgres.driver import PostgresDriver
+from tideshift.dialects.postgres.load import PostgresLoad
+from tideshift.dialects.postgres.native import PostgresNative
+from tideshift.dialects.postgres.remains import PostgresRemains
+from tideshift.dialects.postgres.shadow import COPY_LOG_ROWS, PostgresShadow
+from tideshift.store.database import Transaction
+
+__all__ = ["GRAMMAR", "PostgresDialect"]
+
+GRAMMAR = Grammar(
+    spelling=STANDARD,
+    fold=str.lower,
+    type_operators="(),.[]%",
+    words_in_a_type=frozenset({"COLLATE"}),
+    names_index_by_method=True,
+    before_columns=(("NULLS", "NOT", "DISTINCT"), ("NULLS", "DISTINCT"), ("USING", "INDEX")),
+    table_forms=(
+        ("OWNER", "TO"), ("SET", "("), ("RESET", "("), ("CLUSTER", "ON"), ("SET", "WITHOUT", "CLUSTER"), ("REPLICA", "IDENTITY"), ("RENAME", "CONSTRAINT"),
+        ("ALTER", "CONSTRAINT"), ("ENABLE",), ("DISABLE",), ("FORCE", "ROW"), ("NO", "FORCE"), ("SET", "SCHEMA"),
+    ),
+    column_forms=(
+        ("SET", "STATISTICS"), ("SET", "("), ("RESET", "("), ("SET", "STORAGE"), ("SET", "COMPRESSION"), ("DROP", "EXPRESSION"), ("DROP", "IDENTITY"),
+        ("ADD", "GENERATED"), ("SET", "GENERATED"), ("RESTART",),
+    ),
+)  # fmt: skip
+"""Unquoted names are in lower case; the forms are those that only write the catalogue."""
+
+
+class PostgresDialect:
+    """One database of a server, on PostgreSQL 15 or later."""
+
+    capabilities = Capabilities(
+        concurrent_writers=True,
+        transactional_swap=True,
+        chunk_target_seconds=0.1,
+        keep_old_seconds=86_400.0,
+        indexes_with_shadow=False,
+        empties_tables=False,
+        copy_log_rows=COPY_LOG_ROWS,
+    )
+    grammar = GRAMMAR
+
+    def __init__(self, driver: PostgresDriver) -> None:
+        self.catalog = PostgresCatalog()
+        self.native = PostgresNative()
+        self.shadow = PostgresShadow(driver)
+        self.load = PostgresLoad()
+        self.remains = PostgresRemains()
+
+    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:
+        """Work out how a change is carried out."""
+        return Designer(tx, strategy).design(change)

@@ -1,0 +1,194 @@
+"""Carrying out the steps of a change by PostgreSQL's own statements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tideshift.ddl.reshaping import ArtifactName, Reorg, Strategy
+from tideshift.dialects import points
+from tideshift.dialects.postgres import locks, swap
+from tideshift.dialects.postgres.driver import quote
+from tideshift.dialects.postgres.layout import Layout
+from tideshift.dialects.postgres.names import own_name, parts_of
+from tideshift.dialects.postgres.source import user_path
+from tideshift.errors import SchemaChanged, ValueRefused
+from tideshift.store.database import ConstraintViolated, Session, Transaction
+
+__all__ = ["PostgresNative"]
+
+_ALONE = {"lock_timeout": "0", "statement_timeout": "0"}
+"""CONCURRENTLY waits for others as long as it takes; a wait that is cut short would leave an invalid index behind."""
+_INDEX = """
+SELECT x.indisvalid AND x.indisready FROM pg_catalog.pg_index x WHERE x.indexrelid = pg_catalog.to_regclass($1)
+"""
+_SHAPE = """
+SELECT attname::text, pg_catalog.format_type(atttypid, atttypmod), attnotnull, atthasdef, attidentity::text, attgenerated::text
+FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+_KEY = """
+SELECT string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_index x
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY (x.indkey) WHERE x.indrelid = $1 AND x.indisprimary
+"""
+_CHECK = """
+SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid), (SELECT string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_index x
+       JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY (x.indkey) WHERE x.indrelid = c.conrelid AND x.indisprimary)
+FROM pg_catalog.pg_constraint c WHERE c.conrelid = $1 AND c.conname = $2 AND c.contype = 'c'
+"""
+
+
+class PostgresNative:
+    """The statements of one database."""
+
+    def artifacts(self, reorg: Reorg) -> list[ArtifactName]:
+        """Name nothing: no table is replaced."""
+        return []
+
+    def made_by(self, reorg: Reorg, step: int) -> list[ArtifactName]:
+        """Name what a step leaves behind for as long as the job can be undone."""
+        return [ArtifactName(made.kind, _named(made.name, reorg)) for made in reorg.reshaping.native_steps[step].makes]
+
+    def change(self, tx: Transaction, reorg: Reorg, *, step: int = 0, tries: int = 0) -> None:
+        """Carry one short step out under locks that are waited for only for moments."""
+        detail = reorg.reshaping.detail
+        this = reorg.reshaping.native_steps[step]
+        locks.limit_waits(tx, job_id=reorg.job_id, tries=tries)
+        others = {int(oid): table for oid, table in this.detail["locked"].items()}
+        if this.detail["sql"]:
+            locks.take(tx, {detail["oid"]: detail["table"], **others}, "SHARE ROW EXCLUSIVE" if others else "ACCESS EXCLUSIVE")
+        self._see_unchanged(tx, reorg)
+        self._see_columns(tx, reorg, step)
+        for sql in this.detail["sql"]:
+            if points.CHANGE.on:
+                points.CHANGE.fire(job=reorg.job_id, step=step)
+            self._run(tx, reorg, _named(sql, reorg))
+        if points.CHANGED.on:
+            points.CHANGED.fire(job=reorg.job_id, step=step)
+
+    def run_long(self, tx: Transaction, reorg: Reorg, step: int, checkpoint: dict[str, Any]) -> dict[str, Any] | None:
+        """Validate a constraint; every row is looked at in one statement, and writers go on."""
+        if reorg.reshaping.strategy is Strategy.SHADOW_TABLE:
+            return {"validated": step} if swap.validate_next(tx, reorg, Layout.of(reorg)) else None
+        this = reorg.reshaping.native_steps[step]
+        locks.limit_waits(tx, job_id=reorg.job_id, tries=0)
+        tx.run_verbatim("SAVEPOINT tideshift_validate")
+        try:
+            with user_path(tx, reorg.reshaping.detail["search_path"]):
+                for sql in this.detail["sql"]:
+                    tx.run_verbatim(_named(sql, reorg))
+        except ConstraintViolated as error:
+            tx.run_verbatim("ROLLBACK TO SAVEPOINT tideshift_validate")
+            raise ValueRefused(self._violation(tx, reorg, _named(this.detail["constraint"], reorg), error.message)) from error
+        return None
+
+    def _violation(self, tx: Transaction, reorg: Reorg, constraint: str, message: str) -> str:
+        """Say which row a check refuses; what the server says of other constraints names its key already."""
+        detail = reorg.reshaping.detail
+        found = tx.run_verbatim(_CHECK, (detail["oid"], constraint)).rows
+        if not found:
+            return _first_line(message)
+        condition, key = found[0]
+        row = tx.run_verbatim(f"SELECT {key or 'ctid::text'} FROM {detail['table']} WHERE NOT ({condition}) LIMIT 1").rows
+        which = f"a row of {detail['table']}" if not row else f"the row of {detail['table']} with ({key or 'ctid'}) = ({', '.join(map(str, row[0]))})"
+        return f"{which} does not fit: {condition}"
+
+    def run_alone(self, session: Session, reorg: Reorg, step: int) -> None:
+        """Build or drop an index, after seeing what an earlier try has left."""
+        detail = reorg.reshaping.native_steps[step].detail
+        with session.transaction(write=False) as tx:
+            self._see_unchanged(tx, reorg)
+            done = self._is_done(tx, detail, reorg)
+        if done:
+            return
+        settings = {**_ALONE, "search_path": reorg.reshaping.detail["search_path"]}
+        for left in self._left_by_earlier(session, detail, reorg):
+            session.run_alone(f"DROP INDEX CONCURRENTLY IF EXISTS {left}", settings)
+        try:
+            session.run_alone(_named(detail["sql"][0], reorg), settings)
+        except ConstraintViolated as error:
+            for left in self._left_by_earlier(session, detail, reorg):
+                session.run_alone(f"DROP INDEX CONCURRENTLY IF EXISTS {left}", settings)
+            raise ValueRefused(_first_line(error.message)) from error
+
+    def _is_done(self, tx: Transaction, detail: dict[str, Any], reorg: Reorg) -> bool:
+        if "index" in detail:
+            return tx.run_verbatim(_INDEX, (_named(detail["index"], reorg),)).scalar() is True
+        found = tx.run_verbatim("SELECT pg_catalog.to_regclass($1)::oid::bigint", (detail["dropped"],)).scalar()
+        if found not in (None, detail["oid"]):
+            raise SchemaChanged(f"{detail['dropped']} is no longer the index that was to be dropped")
+        return found is None
+
+    def _left_by_earlier(self, session: Session, detail: dict[str, Any], reorg: Reorg) -> list[str]:
+        """Name the invalid index that a try of this very step has left: it slows writes down and serves nobody."""
+        if "index" not in detail:
+            return []
+        name = _named(detail["index"], reorg)
+        with session.transaction(write=False) as tx:
+            return [name] if tx.run_verbatim(_INDEX, (name,)).scalar() is False else []
+
+    def inspect(self, session: Session, reorg: Reorg) -> None:
+        """See with a connection that did not change anything that the catalogue is what was planned."""
+        detail = reorg.reshaping.detail
+        with session.transaction(write=False) as tx:
+            shape = [list(row) for row in tx.run_verbatim(_SHAPE, (detail["oid"],)).rows]
+            if detail["shape"] is not None and shape != detail["shape"]:
+                raise SchemaChanged(f"the columns of {detail['table']} are not those that were planned: {shape}, not {detail['shape']}")
+            invalid = tx.run_verbatim(
+                "SELECT conname::text FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND conname = ANY ($2)"
+                " AND NOT convalidated", (detail["oid"], _validated(reorg))
+            ).rows  # fmt: skip
+            if invalid:
+                raise SchemaChanged(f"a constraint is not validated: {invalid[0][0]}")
+            index = detail["wanted"].get("index")
+            if index is not None and tx.run_verbatim(_INDEX, (index,)).scalar() is not True:
+                raise SchemaChanged(f"the index {index} is not there or not valid")
+
+    def _see_unchanged(self, tx: Transaction, reorg: Reorg) -> None:
+        """See that the name still means the table that was planned for."""
+        detail = reorg.reshaping.detail
+        if tx.run_verbatim("SELECT pg_catalog.to_regclass($1)::oid::bigint", (detail["table"],)).scalar() != detail["oid"]:
+            raise SchemaChanged(f"{detail['table']} is no longer the table that was planned for")
+
+    def _see_columns(self, tx: Transaction, reorg: Reorg, step: int) -> None:
+        """See that the columns are those that were planned for, and those that this job has added since."""
+        detail = reorg.reshaping.detail
+        made = {parts_of(one.name)[-1] for earlier in reorg.reshaping.native_steps[:step] for one in earlier.makes if one.kind == "column"}
+        present = [list(row[:3]) for row in tx.run_verbatim(_SHAPE, (detail["oid"],)).rows if row[0] not in made]
+        if present != detail["before"]:
+            raise SchemaChanged(f"the columns of {detail['table']} have changed since the plan was made")
+
+    def _run(self, tx: Transaction, reorg: Reorg, sql: str) -> None:
+        tx.run_verbatim("SAVEPOINT tideshift_change")
+        try:
+            with user_path(tx, reorg.reshaping.detail["search_path"]):
+                tx.run_verbatim(sql)
+        except ConstraintViolated as error:
+            tx.run_verbatim("ROLLBACK TO SAVEPOINT tideshift_change")
+            raise self._refusal(tx, reorg, error) from error
+        tx.run_verbatim("RELEASE SAVEPOINT tideshift_change")
+
+    def _refusal(self, tx: Transaction, reorg: Reorg, error: ConstraintViolated) -> ValueRefused:
+        """Name the row: by its key where a column must not be NULL, by the values that the server names otherwise."""
+        message, detail = _first_line(error.message), reorg.reshaping.detail
+        diagnosis = getattr(error.__cause__, "diag", None)
+        column = getattr(diagnosis, "column_name", None)
+        if getattr(diagnosis, "sqlstate", "") == "23502" and column:
+            key = str(tx.run_verbatim(_KEY, (detail["oid"],)).scalar() or "ctid")
+            rows = tx.run_verbatim(f"SELECT ROW({key})::text FROM {detail['table']} WHERE {quote(column)} IS NULL LIMIT 1").rows
+            if rows:
+                return ValueRefused(f"{message}: the row with ({key}) = {rows[0][0]}", key={key: rows[0][0]})
+        return ValueRefused(message, values=getattr(diagnosis, "message_detail", None) or message)
+
+
+def _validated(reorg: Reorg) -> list[str]:
+    return [step.detail["constraint"] for step in reorg.reshaping.native_steps if "constraint" in step.detail]
+
+
+def _named(text: str, reorg: Reorg) -> str:
+    """Put the job's number into the names of ours, which a plan does not know yet."""
+    planned = own_name(0, reorg.reshaping.detail["table"], "")
+    return text.replace(planned, own_name(reorg.job_id, reorg.reshaping.detail["table"], ""))
+
+
+def _first_line(message: str) -> str:
+    lines = [line for line in message.splitlines() if not line.startswith(("LINE ", "CONTEXT:"))]
+    return " ".join(lines[:2])
