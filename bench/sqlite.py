@@ -3,7 +3,7 @@
     python bench/sqlite.py [--rows N] [--pair-rows N] [--pairs N] [--only NAME,…] [--quick] [--folder FOLDER]
 
 Prints a table with PASS or FAIL for each target, puts the parts that were run into bench/results/sqlite.json, and exits with 1 on a FAIL. README.md in this
-folder says what is measured and how. The whole run takes less than 20 minutes on two cores, --quick less than 3.
+folder says what is measured and how. The whole run takes less than 25 minutes on two cores, --quick less than 3.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import strategies
 import workload
 from processes import JOB_SECONDS_MAX, WRITE_INTERVAL_SECONDS, finish, start, writer
 
@@ -37,7 +38,7 @@ from tideshift.dialects.sqlite.library import sqlite_library
 COPY_STEP = 1
 HELP_RUNS = 21
 RESULTS = Path(__file__).resolve().parent / "results"
-BENCHES = ("pairs", "job", "fast", "trade", "memory", "help")
+BENCHES = ("pairs", "job", "strategies", "trade", "memory", "help")
 
 
 @dataclass(frozen=True)
@@ -117,23 +118,25 @@ class Bench:
             connected.bootstrap()
             worker_result = path.with_suffix(".worker")
             if not with_writer:
-                seconds, copy = self._carried_out(connected, url, worker_result, parameters)
+                seconds, copy = self.carried_out(connected, url, worker_result, parameters)
                 return JobRun(seconds=seconds, **copy, **json.loads(worker_result.read_text()), latencies=[], delays=[])
             with writer(path, self.options.synchronous) as times:
                 threading.Event().wait(1.0)
                 submitted = time.monotonic()
-                seconds, copy = self._carried_out(connected, url, worker_result, parameters)
+                seconds, copy = self.carried_out(connected, url, worker_result, parameters)
             felt = [moment for moment in workload.read_times(times) if moment[2] >= submitted]
         return JobRun(
             seconds=seconds, **copy, **json.loads(worker_result.read_text()),
             latencies=[committed - begun for _, begun, committed in felt], delays=[committed - due for due, _, committed in felt],
         )  # fmt: skip
 
-    def _carried_out(
-        self, connected: Connected, url: str, result: Path, parameters: dict[str, Any], *, strategy: str = "shadow_table"
-    ) -> tuple[float, dict[str, Any]]:
+    def carried_out(
+        self, connected: Connected, url: str, result: Path, parameters: dict[str, Any], *, statement: str = workload.CHANGE,
+        strategy: str = "shadow_table",
+    ) -> tuple[float, dict[str, Any]]:  # fmt: skip
+        """Submit a change and wait until it is over, purge included; return the seconds and what the copy did."""
         begun = time.monotonic()
-        job = connected.ddl.submit(workload.CHANGE, parameters=parameters, strategy=strategy)
+        job = connected.ddl.submit(statement, parameters=parameters, strategy=strategy)
         worker = start("work", url, result)
         pacing = threading.Event()
         try:
@@ -206,43 +209,6 @@ class Bench:
             for label, share, limit in (("p50", 0.5, None), ("p99", 0.99, limits[0]), ("p99.9", 0.999, limits[1]), ("longest", 1.0, limits[2])):
                 value = ordered[min(len(ordered) - 1, int(share * len(ordered)))]
                 self.note(f"writer's {label}{name}", value * 1000, "ms", limit)
-
-    def fast(self) -> None:
-        """(g) The same change by `--fast`, in one transaction: its duration and the writer's longest, beside the twelve-step rebuild."""
-        with self.database(self.options.rows) as path, connect(f"sqlite:///{path}") as connected:
-            connected.bootstrap()
-            with writer(path, self.options.synchronous) as times:
-                threading.Event().wait(1.0)
-                seconds, _ = self._carried_out(
-                    connected, f"sqlite:///{path}", path.with_suffix(".worker"), {"lock_share": 100}, strategy="direct"
-                )
-                changed = self._seconds_until_changed(connected)
-            stall = max(committed - begun for _, begun, committed in workload.read_times(times))
-        with self.database(self.options.rows) as path:
-            result = path.with_suffix(".twelve")
-            finish(start("twelve", path, result, self.options.synchronous), ask=False)
-            twelve_seconds = json.loads(result.read_text())["seconds"]
-        self.details["fast"] = {
-            "seconds": seconds,
-            "changed_seconds": changed,
-            "stall_seconds": stall,
-            "twelve_seconds": twelve_seconds,
-        }
-        self.note("--fast: until the new shape is in place", changed, "s")
-        self.note("--fast: the writer's longest", stall * 1000, "ms")
-        self.note("--fast: the lock, against the twelve-step rebuild", stall / twelve_seconds, "x", 1.3)
-        self.note("--fast: whole job, rows tried before and old ones purged after", seconds, "s")
-
-    @staticmethod
-    def _seconds_until_changed(connected: Connected) -> float:
-        """Return how long it took from the start to the end of the change itself, by the job's own events."""
-        from tideshift.store import events
-
-        story = connected.database.run(lambda tx: events.history(tx, job_id=1), write=False)
-        moves = [(event.at, (event.detail or {}).get("event")) for event in story if event.kind == "move"]
-        return (
-            next(at for at, event in moves if event == "finish") - next(at for at, event in moves if event == "start")
-        ) / 1000
 
     def trade(self) -> None:
         """(d) What more or less of the lock buys: the duration of the job and the writer's longest statement."""
@@ -361,12 +327,12 @@ def main(arguments: Sequence[str]) -> int:
         }  # fmt: skip
         print("  ".join(f"{name}={value}" for name, value in machine.items()), flush=True)
         parts = {
-            "pairs": bench.pairs, "job": bench.whole_job, "fast": bench.fast, "trade": bench.trade, "memory": bench.memory, "help": bench.help,
+            "pairs": bench.pairs, "job": bench.whole_job, "strategies": strategies.measure, "trade": bench.trade, "memory": bench.memory, "help": bench.help,
         }  # fmt: skip
         for name in options.only.split(","):
             print(f"── {name}: {(parts[name].__doc__ or '').strip()}", flush=True)
             bench.part = name
-            parts[name]()
+            parts[name](bench) if name == "strategies" else parts[name]()
     failed = [result.name for result in bench.results if result.verdict == "FAIL"]
     target = RESULTS / ("sqlite-quick.json" if options.quick else "sqlite.json")
     target.parent.mkdir(exist_ok=True)
