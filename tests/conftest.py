@@ -12,9 +12,11 @@ from random import Random
 import pytest
 from hypothesis import settings
 
+from tests.databases import DIALECTS
 from tests.servers import PostgresServer, Unavailable, fast_folder, sqlite_module
 
-DATABASES = ("sqlite", "postgres15")
+DATABASES = ("sqlite", "postgres15", "postgres18")
+URL_FIXTURES = {"sqlite": "sqlite_url", "postgres15": "postgres_url", "postgres18": "postgres18_url"}
 SEED_VARIABLE = "TIDESHIFT_TEST_SEED"
 SQLITE_FIXTURES = {"sqlite_path", "sqlite_url"}
 SKIP_MARK = "no database "
@@ -48,9 +50,19 @@ def give_up(database: str, reason: str) -> None:
 @pytest.fixture(scope="session")
 def postgres_server_or_reason() -> Iterator[PostgresServer | str]:
     """The private server of this process, or why there is none; tried once, started when first asked for."""
+    yield from _server_or_reason(15)
+
+
+@pytest.fixture(scope="session")
+def postgres18_server_or_reason() -> Iterator[PostgresServer | str]:
+    """The same of PostgreSQL 18."""
+    yield from _server_or_reason(18)
+
+
+def _server_or_reason(major: int) -> Iterator[PostgresServer | str]:
     server = None
     try:
-        server = PostgresServer()
+        server = PostgresServer(major=major)
         server.start()
     except Unavailable as reason:
         yield str(reason)
@@ -62,7 +74,13 @@ def postgres_server_or_reason() -> Iterator[PostgresServer | str]:
 
 
 @pytest.fixture
-def postgres_server(postgres_server_or_reason: PostgresServer | str) -> PostgresServer:
+def postgres_server(postgres15_server: PostgresServer) -> PostgresServer:
+    """The running private PostgreSQL server of tests that need only one version."""
+    return postgres15_server
+
+
+@pytest.fixture
+def postgres15_server(postgres_server_or_reason: PostgresServer | str) -> PostgresServer:
     """The running private PostgreSQL 15 server."""
     if isinstance(postgres_server_or_reason, str):
         give_up("postgres15", postgres_server_or_reason)
@@ -71,11 +89,28 @@ def postgres_server(postgres_server_or_reason: PostgresServer | str) -> Postgres
 
 
 @pytest.fixture
+def postgres18_server(postgres18_server_or_reason: PostgresServer | str) -> PostgresServer:
+    """The running private PostgreSQL 18 server."""
+    if isinstance(postgres18_server_or_reason, str):
+        give_up("postgres18", postgres18_server_or_reason)
+    assert isinstance(postgres18_server_or_reason, PostgresServer)
+    return postgres18_server_or_reason
+
+
+@pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of an empty PostgreSQL database of this test's own."""
     name = postgres_server.create_database()
     yield postgres_server.url(name)
     postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def postgres18_url(postgres18_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database of this test's own on PostgreSQL 18."""
+    name = postgres18_server.create_database()
+    yield postgres18_server.url(name)
+    postgres18_server.drop_database(name)
 
 
 @pytest.fixture
@@ -98,7 +133,19 @@ def sqlite_url(sqlite_path: Path) -> str:
 @pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty database, on every database that the project speaks."""
-    return request.getfixturevalue({"sqlite": "sqlite_url", "postgres15": "postgres_url"}[request.param])
+    return request.getfixturevalue(URL_FIXTURES[request.param])
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect_name(request: pytest.FixtureRequest) -> str:
+    """Each database whose schema the project can change."""
+    return request.param
+
+
+@pytest.fixture
+def dialect_url(request: pytest.FixtureRequest, dialect_name: str) -> str:
+    """The URL of an empty database, on every database whose schema the project can change."""
+    return request.getfixturevalue(URL_FIXTURES[dialect_name])
 
 
 # ── seeds ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,7 +191,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what opens an SQLite file, so that it can be run again on another SQLite library."""
     for item in items:
         case: Callable[..., object] | None = getattr(item, "callspec", None)
-        of_sqlite = case is not None and getattr(case, "params", {}).get("database_url") == "sqlite"
+        of_sqlite = case is not None and "sqlite" in (getattr(case, "params", {}).get(name) for name in ("database_url", "dialect_name"))
         if of_sqlite or SQLITE_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stdlib_sqlite)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tideshift.clock import Clock
 from tideshift.config import FAST, Profile
+from tideshift.ddl.dialect import Dialect
+from tideshift.dialects.postgres.dialect import PostgresDialect
 from tideshift.dialects.postgres.driver import PostgresDriver
 from tideshift.dialects.postgres.keys import PostgresKeyOrder
+from tideshift.dialects.sqlite.dialect import SqliteDialect
 from tideshift.dialects.sqlite.driver import SqliteDriver
 from tideshift.dialects.sqlite.keys import SqliteKeyOrder
 from tideshift.store.database import Database, Transaction
@@ -16,6 +20,8 @@ from tideshift.store.driver import Driver
 from tideshift.store.keys import KeyOrder
 
 SQLITE_SCHEME = "sqlite:///"
+DIALECTS: dict[str, Callable[[Any], Dialect]] = {"sqlite": SqliteDialect, "postgres15": PostgresDialect, "postgres18": PostgresDialect}
+"""Which of the databases can change schemas, and what makes the dialect of one's driver: a new dialect is added here and nowhere else."""
 
 
 def make_driver(url: str) -> Driver:
@@ -52,6 +58,6 @@ def key_order(tx: Transaction, table: str, columns: tuple[str, ...]) -> KeyOrder
 
 
 def in_columns(driver: Driver, table: str) -> Callable[[str], str]:
-    """Return a function that writes the table's name as statements of this database must."""
-    qualified = driver.quote(table) if isinstance(driver, SqliteDriver) else f"public.{driver.quote(table)}"
+    """Return a function that writes the table's name as statements of this database must; an artifact's name may be written so already."""
+    qualified = table if table.startswith('"') else driver.quote(table) if isinstance(driver, SqliteDriver) else f"public.{driver.quote(table)}"
     return lambda text: text.replace("{table}", qualified)

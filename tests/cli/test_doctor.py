@@ -1,14 +1,20 @@
 """`doctor`: findings are exit code 1, and each says what to do."""
 
+import os
 import shutil
 import signal
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.cli.programs import TO_NUMERIC, Started, ask, make_shop, run, without_the_library
 from tests.cli.schema_check import check
+from tests.servers import sqlite_module
 from tideshift.config import FAST
 from tideshift.connect import connect
+from tideshift.dialects.points import DISK_FREE
 
 SLOW = ("--strategy", "shadow_table", "--max-write-speed", "2rows", "--batch-size", "4")
 
@@ -70,6 +76,7 @@ def test_dead_node_and_capture_that_nobody_reads(tmp_path, inside):
 
     check("doctor", ran.document)
     assert without_the_library(ran) == (1, ["capture_unread", "dead_node"])
+    assert any("its log has about" in finding["message"] for finding in ran.document["findings"])
     assert "job 1 records every write and no node is alive to read it" in listed.err
 
     full = '{"reason": "disk_full", "limit": null, "value": null}'
@@ -157,3 +164,184 @@ def test_original_is_neither_adopted_nor_cleaned(shop, inside):
     assert "nothing to adopt" in adopt.err
     assert clean.code == 8
     assert "tideshift cancel" in clean.err
+
+
+@pytest.mark.parametrize("strategy", ["shadow_table", "direct"])
+def test_a_kept_table_is_no_orphan(strategy, tmp_path, inside):
+    """Nor are its indexes, which go with it."""
+    path = make_shop(tmp_path / "shop.db")
+    inside("alter", TO_NUMERIC, "--strategy", strategy, "--keep-old", "1h", url=path)
+
+    ran = inside("doctor", "--json", url=path)
+
+    assert ask(path, "SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name GLOB 'tideshift_[0-9]*'") == [(1,)]
+    assert without_the_library(ran) == (0, [])
+    assert any("is kept until" in note for note in ran.document["notes"])
+
+
+def test_settings_worth_changing_are_notes(tmp_path, inside):
+    """They are the user's choice, so they are told and nothing more."""
+    path = tmp_path / "odd.db"
+    with closing(sqlite_module().connect(path, isolation_level=None)) as connection:
+        for text in ("PRAGMA page_size = 1024", "PRAGMA auto_vacuum = FULL", "CREATE TABLE t (a)"):
+            connection.execute(text)
+
+    ran = inside("doctor", "--json", url=path)
+
+    assert without_the_library(ran) == (0, [])
+    for part in ("pages of 1024 bytes", "auto_vacuum is FULL", "the journal mode is delete"):
+        assert any(part in note for note in ran.document["notes"]), part
+
+
+def test_a_disk_with_little_room_is_found(shop, inside, failpoints):
+    """Before jobs begin to wait for it."""
+    failpoints.enable(DISK_FREE, "return(1000)")
+
+    ran = inside("doctor", "--json", url=shop)
+
+    check("doctor", ran.document)
+    assert without_the_library(ran) == (1, ["disk_low"])
+
+
+@pytest.mark.parametrize("library", ["stdlib", None])
+def test_the_library_is_named(library, shop):
+    """Version, module, and whether it has the bug: a note, whatever it says."""
+    chosen = {} if library is None else {"TIDESHIFT_SQLITE": library}
+
+    ran = run("doctor", "--json", url=shop, variables=chosen)
+
+    notes = [note for note in ran.document["notes"] if note.startswith("SQLite 3.")]
+    assert len(notes) == 1
+    assert ("by the module sqlite3" in notes[0]) is (library == "stdlib" or sqlite_module().__name__ == "sqlite3")
+    assert ("It has the WAL-reset bug" in notes[0]) is any(finding["code"] == "sqlite_library" for finding in ran.document["findings"])
+    assert ran.code == bool(ran.document["findings"])
+
+
+def test_what_a_power_failure_can_take_is_said(shop, inside):
+    """In both forms, by the journal mode that the file has."""
+    text, ran = inside("doctor", url=shop), inside("doctor", "--json", url=shop)
+    ask(shop, "PRAGMA journal_mode = DELETE")
+    other = inside("doctor", "--json", url=shop)
+
+    check("doctor", ran.document)
+    assert [one.document["durability"]["setting"] for one in (ran, other)] == ["journal mode wal", "journal mode delete"]
+    for sentence in ran.document["durability"].values():
+        assert sentence in text.out
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this system does not tell who holds a lock")
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_who_holds_the_write_lock_is_named(mode, tmp_path, inside):
+    """By `doctor`, where it is held all the time that is looked, and by `job` where one waits for it."""
+    path = make_shop(tmp_path / "shop.db", rows=5)
+    ask(path, f"PRAGMA journal_mode = {mode}")
+    inside("alter", TO_NUMERIC, "--detach", url=path)
+    free = inside("job", "1", "--json", url=path)
+    with closing(sqlite_module().connect(path, isolation_level=None)) as application:
+        application.execute("BEGIN IMMEDIATE")
+
+        held = inside("doctor", "--json", url=path)
+        shown, listed = inside("job", "1", url=path), inside("jobs", "--json", url=path)
+
+    (finding,) = [finding for finding in held.document["findings"] if finding["code"] == "lock_held"]
+    assert f"process {os.getpid()} (" in finding["message"]
+    assert f"write lock     held at this moment by process {os.getpid()} (" in shown.out
+    assert listed.document["jobs"][0]["lock_holder"]["process"] == os.getpid()
+    check("jobs", listed.document)
+    assert free.document["job"]["lock_holder"] is None
+    assert without_the_library(inside("doctor", "--json", url=path)) == (0, [])
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this system does not tell who holds a lock")
+def test_a_lock_that_keeps_even_readers_out_is_named_in_the_error(tmp_path, inside, monkeypatch):
+    """With a rollback journal a writer that commits lets nobody read; then the error says who it is."""
+    monkeypatch.setitem(connect.__kwdefaults__, "profile", replace(FAST, system_lock_wait_seconds=0.1))
+    path = make_shop(tmp_path / "shop.db", rows=5)
+    ask(path, "PRAGMA journal_mode = DELETE")
+    with closing(sqlite_module().connect(path, isolation_level=None)) as application:
+        application.execute("BEGIN EXCLUSIVE")
+
+        ran = inside("doctor", "--json", url=path)
+
+    assert ran.code == 7
+    assert ran.error["hint"].startswith(f"process {os.getpid()} (")
+
+
+# ── copies of a job in mid copy ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=["its node is killed", "its node goes on"])
+def copied_midway(request, tmp_path):
+    """A copy of a database whose job was copying rows at that moment; nobody has touched the copy yet."""
+    original, path = make_shop(tmp_path / "shop.db", rows=40), tmp_path / "copy.db"
+    with Started("alter", TO_NUMERIC, *SLOW, url=original) as alter:
+        alter.until("reorganize: copy")
+        with closing(sqlite_module().connect(original)) as source, closing(sqlite_module().connect(path)) as target:
+            source.backup(target)
+        if request.param == "its node is killed":
+            alter.signal(signal.SIGKILL)
+            alter.end()
+        yield path
+
+
+def _copied_halfway(path):
+    assert ask(path, "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'tideshift_1_*'") == [(3,)]
+    return ask(path, "SELECT state FROM tideshift_ddl_job") == [("running",)]
+
+
+def test_a_copy_of_a_job_midway_is_found_with_its_job(copied_midway, inside):
+    """The job is named, and no advice is given that a copy refuses."""
+    assert _copied_halfway(copied_midway)
+
+    ran = inside("doctor", "--json", url=copied_midway)
+    listed = inside("jobs", url=copied_midway)
+
+    assert without_the_library(ran) == (1, ["capture_unread", "installation_copied"])
+    for finding in ran.document["findings"]:
+        assert "doctor --adopt" in finding["hint"] or finding["code"] == "sqlite_library"
+        assert "tideshift node" not in finding["hint"]
+    (copied,) = [finding for finding in ran.document["findings"] if finding["code"] == "installation_copied"]
+    assert "its unfinished jobs: 1 (modify column on goods, running)" in copied["message"]
+    assert "this is a copy, so see: tideshift doctor" in listed.err or "no node is alive" not in listed.err
+
+
+def test_a_copy_of_a_job_midway_is_adopted(copied_midway, inside):
+    """The job goes on here from where it was copied, and ends with every row; a node that looked before only held it."""
+    held = run("node", "--until-idle", url=copied_midway)
+
+    adopted = inside("doctor", "--adopt", url=copied_midway)
+    inside("set", "1", "max_write_speed=none", url=copied_midway)
+    resumed = inside("resume", "1", url=copied_midway)
+    ended = run("watch", "1", "--node", url=copied_midway)
+
+    assert "this database is a copy" in held.err
+    assert "tideshift resume 1" in adopted.err
+    assert resumed.code == 0
+    assert ended.code == 0, ended.err
+    assert ask(copied_midway, "SELECT count(*), count(DISTINCT typeof(price)), min(typeof(price)) FROM goods") == [(40, 1, "integer")]
+    assert without_the_library(inside("doctor", "--json", url=copied_midway)) == (0, [])
+
+
+def test_a_copy_that_nobody_looked_at_goes_on_when_it_is_adopted(copied_midway, inside):
+    """No owner has held the job there, so there is nothing to resume: the next node takes it up."""
+    adopted = inside("doctor", "--adopt", url=copied_midway)
+    inside("set", "1", "max_write_speed=none", url=copied_midway)
+    ended = run("watch", "1", "--node", url=copied_midway)
+
+    assert "job 1 is taken up by the next node" in adopted.err
+    assert "tideshift resume" not in adopted.err
+    assert ended.code == 0, ended.err
+    assert ask(copied_midway, "SELECT DISTINCT typeof(price) FROM goods") == [("integer",)]
+
+
+def test_a_copy_of_a_job_midway_is_cleaned(copied_midway, inside):
+    """The job is undone by the next node; the copy is as if there had never been one."""
+    cleaned = inside("doctor", "--clean", "--yes", url=copied_midway)
+    ran = run("node", "--until-idle", url=copied_midway)
+
+    assert "job 1: cancel applied" in cleaned.err
+    assert ran.code == 0, ran.err
+    assert ask(copied_midway, "SELECT state FROM tideshift_ddl_job_history") == [("rollback done",)]
+    assert ask(copied_midway, "SELECT name FROM sqlite_master WHERE name GLOB 'tideshift_[0-9]*'") == []
+    assert ask(copied_midway, "SELECT count(*), min(typeof(price)) FROM goods") == [(40, "text")]
+    assert without_the_library(inside("doctor", "--json", url=copied_midway)) == (0, [])

@@ -9,6 +9,9 @@ import time
 
 from tests.cli.programs import PROGRAM, TO_NUMERIC, Started, ask, environment, make_shop, run
 from tests.cli.schema_check import check
+from tideshift.dxf.service import LOCK_WAIT_SECONDS_MIN, STOP_SECONDS
+from tideshift.frontends.cli.follow import LOOK_WAIT_SECONDS
+from tideshift.frontends.cli.interruption import SLICE_SECONDS
 
 SLOW = ("--strategy", "shadow_table", "--max-write-speed", "2rows", "--batch-size", "4")
 
@@ -83,11 +86,40 @@ def test_interrupted_watch_leaves_the_node_alone(tmp_path):
     assert "job 1 is kept; go on with: tideshift node" in stopped.err
 
 
+LAST_WRITES = ("heartbeat", "give subtasks back", "resign", "leave the register")
+LAST_LOOKS = ("is another node alive", "the job as it is")
+PROMISED_SECONDS = 5.0
+
+
+def test_the_waits_of_an_end_are_less_than_was_promised():
+    """Noticing the signal, stopping, the last writes and the last looks: what each may wait for adds up to five seconds at most."""
+    longest = SLICE_SECONDS + STOP_SECONDS + len(LAST_WRITES) * LOCK_WAIT_SECONDS_MIN + len(LAST_LOOKS) * LOOK_WAIT_SECONDS
+
+    assert longest <= PROMISED_SECONDS + 1e-9
+
+
+def test_a_chunk_that_never_ends_does_not_keep_the_process(tmp_path):
+    """One signal is enough though a chunk hangs: when the budget is used up nobody waits for it, and the job is kept."""
+    path = make_shop(tmp_path / "shop.db", rows=40)
+    hangs = {"TIDESHIFT_FAILPOINTS": "ddl.after_copy_chunk=pause"}
+    with Started("--enable-failpoints", "alter", TO_NUMERIC, "--strategy", "shadow_table", url=path, variables=hangs) as alter:
+        alter.until("reorganize: copy")
+        alter.signal()
+
+        ran = alter.end()
+
+    assert ran.code == 130
+    assert "did not stop in time" in ran.err
+    assert ran.err.splitlines()[-1] == "job 1 is kept; go on with: tideshift watch 1 --node"
+    assert run("watch", "1", "--node", url=path).code == 0
+    assert ask(path, "SELECT count(*), sum(price) FROM goods WHERE typeof(price) = 'integer'") == [(40, 820)]
+
+
 def test_interrupt_as_json(tmp_path):
     """With --json the interruption is an error document that names the job."""
     path = make_shop(tmp_path / "shop.db", rows=40)
     with Started("alter", TO_NUMERIC, *SLOW, "--json", url=path) as alter:
-        alter.until("queueing")
+        alter.until("job 1: ")
         alter.signal()
         ran = alter.end()
 

@@ -116,7 +116,7 @@ def test_file_that_is_no_database_is_7(tmp_path, inside):
 
 def test_server_is_said_to_come_later(inside):
     """A server's URL is refused in plain words, and its password is not shown."""
-    ran = inside("plan", TO_NUMERIC, url="postgresql://me:s3cret@localhost/shop")
+    ran = inside("plan", TO_NUMERIC, url="mysql://me:s3cret@localhost/shop")
 
     assert ran.code == 7
     assert "not there yet" in ran.err

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.databases import opened
+from tests.conformance.planned import SHAPES, Planned
+from tests.databases import DIALECTS, opened
 from tideshift.clock import SteppedClock
 from tideshift.store import bootstrap
 
@@ -33,3 +34,45 @@ def stepped(database_url, clock):
     with opened(database_url, clock) as database:
         bootstrap.bootstrap(database)
         yield database
+
+
+# ── what a dialect's conformance tests stand on ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def changeable(dialect_url, clock):
+    """An open, empty database whose schema can be changed, and whose time is the stepped clock's."""
+    with opened(dialect_url, clock) as database:
+        yield database
+
+
+@pytest.fixture
+def dialect(changeable, dialect_name):
+    """The dialect of that database."""
+    return DIALECTS[dialect_name](changeable.driver)
+
+
+@pytest.fixture
+def plan(changeable, dialect):
+    """Makes a table of a shape and plans a change of it."""
+    return lambda *arguments, **options: Planned(changeable, dialect, *arguments, **options)
+
+
+@pytest.fixture(params=SHAPES)
+def planned(plan, request):
+    """A change of a table by a shadow table, planned and no more, for each shape of the table's key."""
+    return plan(SHAPES[request.param])
+
+
+@pytest.fixture
+def installed(planned):
+    """The same, with the shadow table and the capture of writes in force."""
+    planned.install()
+    return planned
+
+
+@pytest.fixture
+def copied(installed):
+    """The same, with every row copied."""
+    installed.copy()
+    return installed

@@ -39,6 +39,15 @@ def test_a_literal_beside_a_bind_is_untouched(database, text):
     assert rows == [(text.replace("''", "'"), "bound: %s")]
 
 
+def test_a_session_goes_on_after_a_rest(database):
+    """Giving memory back costs a session nothing but time."""
+    with database.session() as session:
+        session.rest()
+        with session.transaction() as tx:
+            assert tx.run_verbatim("SELECT 1").scalar() == 1
+        session.rest()
+
+
 def test_placeholders_bind_in_order(database):
     """The marks take the values one after another."""
     one, two = database.driver.placeholders(2)

@@ -35,6 +35,8 @@ class Application:
     """What the change replaces in the table's own text: the twin's schema is made by this and not by our code."""
     made: tuple[str, ...] = ()
     """What the change makes besides."""
+    renamed: tuple[str, str] | None = None
+    """A table or a column by its name before and after."""
     journal: str = "wal"
     poison: tuple[int, Statement] | None = None
     """A write, by its number, of a value that the new shape refuses."""
@@ -214,4 +216,38 @@ def _write_register(random: Random) -> Statement:
 REGISTER = Application(
     name="register", table="register", schema=REGISTER_SCHEMA, fill=_fill_register, write=_write_register,
     change="ALTER TABLE register ALTER COLUMN reading TYPE INTEGER", old_text="reading TEXT", new_text="reading INTEGER",
+)  # fmt: skip
+
+
+# ── meters: every row is written by its number alone, and no answer tells which unique key refused it ─────────────────
+
+METERS_SCHEMA = (
+    "CREATE TABLE meters (number INTEGER NOT NULL PRIMARY KEY, place TEXT NOT NULL, reading TEXT, tag TEXT UNIQUE)",
+    "CREATE UNIQUE INDEX meters_number ON meters (number)",
+    "CREATE INDEX meters_reading ON meters (reading, place DESC)",
+)
+"""The second index keeps two rows of one number out, whatever becomes of the primary key."""
+
+
+def _fill_meters(random: Random) -> list[Statement]:
+    return [("INSERT INTO meters VALUES (?, ?, ?, ?)", (3 * n, random.choice("abcdé"), str(random.randint(0, 999)), f"t{n}")) for n in range(40)]
+
+
+def _write_meters(random: Random) -> Statement:
+    one, other = random.randint(0, 130), random.randint(0, 130)
+    reading, tag = str(random.randint(0, 999)), random.choice([None, f"t{random.randint(0, 50)}"])
+    row = (one, random.choice("abcdéz"), reading, tag)
+    return random.choice([
+        ("INSERT OR REPLACE INTO meters VALUES (?, ?, ?, ?)", row),
+        ("INSERT OR IGNORE INTO meters VALUES (?, ?, ?, ?)", row),
+        ("UPDATE meters SET reading = ? WHERE number = ?", (reading, one)),
+        ("UPDATE OR REPLACE meters SET number = ?, tag = ? WHERE number = ?", (other, tag, one)),
+        ("UPDATE OR IGNORE meters SET number = ?, place = 'moved' WHERE number = ?", (other, one)),
+        ("DELETE FROM meters WHERE number = ?", (one,)),
+    ])  # fmt: skip
+
+
+METERS = Application(
+    name="meters", table="meters", schema=METERS_SCHEMA, fill=_fill_meters, write=_write_meters,
+    change="ALTER TABLE meters DROP PRIMARY KEY", old_text=" PRIMARY KEY", new_text="",
 )  # fmt: skip

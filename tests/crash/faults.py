@@ -6,12 +6,14 @@ rolled back with the error on its row and the table as if nobody had ever asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 
-from tests.crash.outcome import Ending, read_ending
+from tests.crash.outcome import Ending, UserDatabase, read_ending
 from tests.crash.stepper import Scenario, Told, is_expected
 from tests.crash.strikes import Strike, Verdict, live, scratch
+from tideshift import failpoint
 
 MARK = "injected fault"
 
@@ -52,7 +54,7 @@ FAULTS = {
 INJECTED = (MARK, "the answer to a commit was lost")
 
 
-def fail(scenario: Scenario, twin: Ending, undone: Ending, fault: Fault, ordinal: int) -> Verdict:
+def fail(scenario: Scenario, twin: Ending, undone: UserDatabase, fault: Fault, ordinal: int) -> Verdict:
     """Run with one failure; compare with the twin, or with the end of a job that was rolled back."""
     one = fault.at(ordinal)
     with scratch() as folder:
@@ -68,7 +70,7 @@ def fail(scenario: Scenario, twin: Ending, undone: Ending, fault: Fault, ordinal
     rolled_back = ending.job["state"] in ("rollback done", "cancelled")
     if not rolled_back or not (fault.may_fail or scenario.ends == "synced"):
         return Verdict(scenario, (one,), told.struck, (*surprising, *ending.differences(twin)))
-    complaints = [*surprising, *ending.problems, *ending.user.differences(undone.user)]
+    complaints = [*surprising, *ending.problems, *ending.user.differences(undone)]
     if not fault.may_fail:
         complaints.append(f"a passing error ended the job: {ending.job}")
     if ending.job["error"] is None:
@@ -85,6 +87,12 @@ def known_fault(one: Strike) -> Fault:
 def passes(trace: list[tuple[str, int]], fault: Fault) -> int:
     """Return how often a golden run passes the point of a fault."""
     return max((ordinal for point, ordinal in trace if point == fault.point), default=0)
+
+
+def any_fault(hits: Sequence[failpoint.TracedHit], random: Random) -> tuple[Fault, int]:
+    """Draw a kind of failure, and one of the passes at which a golden run can meet it."""
+    fault = random.choice(list(FAULTS.values()))
+    return fault, random.randint(1, passes(failpoint.ordinals(hits), fault))
 
 
 def sampled(count: int, wanted: int) -> Iterator[int]:

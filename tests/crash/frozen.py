@@ -19,6 +19,8 @@ from tideshift.frontends.cli.doctor import diagnose
 ROWS = 3_000
 CHANGE = "ALTER TABLE readings ALTER COLUMN value TYPE INTEGER"
 FREEZES = tuple(PLACES)
+LISTED = Path("/proc/locks").exists()
+"""Whether this system tells who holds a lock."""
 HOLDS_THE_LOCK = "inside the transaction"
 IS_OWNER = "owner before the swap"
 
@@ -84,11 +86,13 @@ def _see_who_runs(look: Any, first: Worker) -> None:
 
 
 def _named_by_doctor(path: Path, first: Worker) -> bool:
-    """Whether the doctor, who only reads, tells which process does not answer; its node's name holds the process id."""
+    """Whether the doctor, who only reads, tells which process does not answer, by its node's name and as the holder of the lock."""
     with connect(str(path), profile=FAST, actor="doctor") as connected:
         findings = diagnose(connected).findings
     assert f":{first.child.pid}:" in first.name
-    return any(finding["code"] == "dead_node" and first.name in finding["message"] for finding in findings)
+    dead = any(finding["code"] == "dead_node" and first.name in finding["message"] for finding in findings)
+    held = any(finding["code"] == "lock_held" and f"process {first.child.pid} (" in finding["message"] for finding in findings)
+    return dead and (held or not LISTED)
 
 
 def _see_writers_blocked(path: Path) -> None:

@@ -40,29 +40,30 @@ def killed_run(folder: Path, seed: int, *, kills_wanted: int, seconds_max: float
     writers.create(path, ROWS)
     kills, jobs = 0, 0
     with ExitStack() as stack:
-        logs = [_start_writer(stack, path, number, seed) for number in range(WRITERS)]
+        logs = [start_writer(stack, path, number, seed) for number in range(WRITERS)]
         look = stack.enter_context(closing(reader(path)))
         deadline = time.monotonic() + seconds_max
         while kills < kills_wanted and time.monotonic() < deadline:
-            if jobs == 0 or _idle(look):
+            if jobs == 0 or idle(look):
                 submit(path, f"ALTER TABLE readings ALTER COLUMN value TYPE {TYPES[jobs % 2]}", lock_share=30)
                 jobs += 1
             with Worker(path) as worker:
                 _let_work(worker.ready(), look, seconds=random.uniform(0.05, 1.5))
-                at_work = not _idle(look)
+                at_work = not idle(look)
                 worker.kill()
                 kills += at_work
         with Worker(path) as last:
             last.ready()
-            until(lambda: _idle(look), lambda: f"the end of the job: {standing(look)}; {last.log[-1500:]}", seconds=90)
+            until(lambda: idle(look), lambda: f"the end of the job: {standing(look)}; {last.log[-1500:]}", seconds=90)
             last.stop()
-        believed, statements = _end_writers(logs)
-        _compare(look, believed)
+        believed, statements = end_writers(logs)
+        compare(look, believed)
         _see_clean(path, look, jobs)
     return Report(kills, jobs, statements)
 
 
-def _start_writer(stack: ExitStack, path: Path, number: int, seed: int) -> tuple[subprocess.Popen[bytes], Path]:
+def start_writer(stack: ExitStack, path: Path, number: int, seed: int) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start a writer that is ended with the stack; its log is where the path says."""
     log = path.with_suffix(f".writer-{number}.json")
     command = [sys.executable, "-m", "tests.crash.writers", str(path), str(number), str(WRITERS), str(seed), str(log)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
@@ -80,10 +81,10 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _let_work(worker: Worker, look: Any, *, seconds: float) -> None:
     """Wait so long, or until nothing is left to be killed in."""
     deadline = time.monotonic() + seconds
-    until(lambda: time.monotonic() >= deadline or _idle(look), lambda: f"time for the next kill: {worker.log[-800:]}")
+    until(lambda: time.monotonic() >= deadline or idle(look), lambda: f"time for the next kill: {worker.log[-800:]}")
 
 
-def _idle(look: Any) -> bool:
+def idle(look: Any) -> bool:
     """Whether no job, no task and no artifact is left."""
     return look.execute(
         "SELECT (SELECT count(*) FROM tideshift_ddl_job) + (SELECT count(*) FROM tideshift_dxf_global_task)"
@@ -91,7 +92,7 @@ def _idle(look: Any) -> bool:
     ).fetchone()[0] == 0  # fmt: skip
 
 
-def _end_writers(logs: list[tuple[subprocess.Popen[bytes], Path]]) -> tuple[dict[int, list[Any]], int]:
+def end_writers(logs: list[tuple[subprocess.Popen[bytes], Path]]) -> tuple[dict[int, list[Any]], int]:
     """Stop the writers and put together what they believe."""
     believed: dict[int, list[Any]] = {}
     statements = 0
@@ -105,14 +106,15 @@ def _end_writers(logs: list[tuple[subprocess.Popen[bytes], Path]]) -> tuple[dict
     return believed, statements
 
 
-def _compare(look: Any, believed: dict[int, list[Any]]) -> None:
+def compare(look: Any, believed: dict[int, list[Any]], *, rows: int = ROWS) -> None:
+    """See that the table holds what the writers believe, and the rows that nobody wrote."""
     written = {key: [str(value), tag] for key, value, tag in look.execute("SELECT id, value, tag FROM readings WHERE id >= 0")}
     lost = sorted(believed.keys() - written.keys())
     extra = sorted(written.keys() - believed.keys())
     other = sorted(key for key in believed.keys() & written.keys() if believed[key] != written[key])
     assert not (lost or extra or other), f"lost {lost[:10]}, back again {extra[:10]}, different {other[:10]}"
     untouched = look.execute("SELECT count(*), sum(value) FROM readings WHERE id < 0").fetchone()
-    assert untouched == (ROWS, ROWS * (ROWS + 1) // 2), f"rows that nobody wrote: {untouched}"
+    assert untouched == (rows, rows * (rows + 1) // 2), f"rows that nobody wrote: {untouched}"
 
 
 def _see_clean(path: Path, look: Any, jobs: int) -> None:

@@ -151,18 +151,22 @@ def offline_twin(scenario: Scenario, folder: Path) -> UserDatabase:
         tables = [text for text in texts if text.startswith("CREATE TABLE")]
         for text in (*tables, HISTORY):
             connection.execute(text)
+        new_name = dict([application.renamed] if changed and application.renamed is not None else [])
         for name, kept in rows.items():
-            stored = [row[: len(columns[name])] for row in kept]
-            connection.executemany(
-                f'INSERT INTO "{name}" ({", ".join(columns[name])}) VALUES ({", ".join("?" * len(columns[name]))})', stored
-            )
+            table = new_name.get(name, name)
+            there = {row[1] for row in connection.execute(f"PRAGMA table_info('{table}')")}
+            renamed = [new_name.get(column, column) for column in columns[name]]
+            carried = [(number, column) for number, column in enumerate(renamed) if column in there]
+            stored = [[row[number] for number, _ in carried] for row in kept]
+            listed = ", ".join(column for _, column in carried)
+            connection.executemany(f'INSERT INTO "{table}" ({listed}) VALUES ({", ".join("?" * len(carried))})', stored)
         for text in texts:
             if text not in tables:
                 connection.execute(text)
         for text in application.made if changed else ():
             connection.execute(text)
-        for counter in counters:
-            connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", counter[::-1])
+        for name, number in counters:
+            connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number, new_name.get(name, name)))
     with closing(Writer(target, scenario.operations)) as writer:
         writer.finish()
     return read_user(target)

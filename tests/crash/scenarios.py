@@ -67,9 +67,14 @@ INSTANT = Scenario(
         SHOP, change="ALTER TABLE orders ADD COLUMN extra INTEGER DEFAULT 7", old_text="STORED,", new_text="STORED, extra INTEGER DEFAULT 7,",
     ),
 )  # fmt: skip
+SHORT_OF_ROOM = Scenario(
+    name="short-of-room", application=SHOP, short_of_room_at="copy", script=(Command(verb="resume", at="paused"),), steps=1, write_every=3,
+)
+"""Capture is given up in the middle of the copy, and the copy starts again when somebody says so."""
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         PLAIN, STRICT, ROLLBACK_JOURNAL, PAUSED, CANCELLED, CANCELLED_LATE, REFUSED, MANY_ACTIONS, INDEX, DIRECT, INSTANT,
+        SHORT_OF_ROOM,
     )
 }  # fmt: skip

@@ -19,6 +19,7 @@ from tideshift import __version__, errors
 from tideshift.clock import SteppedClock
 from tideshift.config import FAST
 from tideshift.connect import connect
+from tideshift.ddl.dialect import DiskRoom, Load, LockHolder
 from tideshift.dxf.commands import Answer, Verdict
 
 START_MS = 1_700_000_000_000
@@ -53,6 +54,8 @@ class Scenario:
     ends: str = "synced"
     seed: int = 1
     strategy: str | None = "shadow_table"
+    short_of_room_at: str | None = None
+    """The place at which the disk has no room left, until the job has given its capture up."""
 
     @property
     def operations(self) -> list[Statement]:
@@ -70,6 +73,7 @@ class Look:
     settled: bool
     asked: int
     job_id: int = 0
+    attempt: int = 0
 
 
 class Observer:
@@ -90,20 +94,21 @@ class Observer:
         """See where the job is."""
         if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'tideshift_ddl_job_history'"):
             return Look(None, "nowhere", 0, settled=False, asked=0)
-        live = self.rows("SELECT id, state, stage, plan FROM tideshift_ddl_job")
-        ended = self.rows("SELECT id, state, stage, plan FROM tideshift_ddl_job_history")
+        live = self.rows("SELECT id, state, stage, plan, attempt FROM tideshift_ddl_job")
+        ended = self.rows("SELECT id, state, stage, plan, attempt FROM tideshift_ddl_job_history")
         if not live and not ended:
             return Look(None, "nowhere", 0, settled=False, asked=0)
-        job_id, state, stage, plan = max(live + ended)
+        job_id, state, stage, plan, attempt = max(live + ended)
         asked = self.rows("SELECT count(*) FROM tideshift_event WHERE kind = 'request' AND job_id = ?", job_id)[0][0]
-        place, subtasks_done = self._place(job_id, state, json.loads(plan)["stages"], stage)
-        return Look(state, place, subtasks_done, settled=not live and not self._unsettled(), asked=asked, job_id=job_id)
+        place, subtasks_done = self._place(job_id, state, json.loads(plan)["stages"][stage:], attempt)
+        return Look(state, place, subtasks_done, settled=not live and not self._unsettled(), asked=asked, job_id=job_id, attempt=attempt)
 
-    def _place(self, job_id: int, state: str, stages: list[dict[str, Any]], stage: int) -> tuple[str, int]:
+    def _place(self, job_id: int, state: str, stages: list[dict[str, Any]], attempt: int) -> tuple[str, int]:
         if state != "running":
             return state, 0
-        name = stages[stage]["name"]
-        task = self.rows("SELECT id, step, state FROM tideshift_dxf_global_task WHERE task_key = ?", f"ddl/{job_id}/{name}")
+        name = stages[0]["name"]
+        key = f"ddl/{job_id}/{name}" + (f"/{attempt}" if attempt else "")
+        task = self.rows("SELECT id, step, state FROM tideshift_dxf_global_task WHERE task_key = ?", key)
         if not task:
             return name, 0
         task_id, step, _ = task[0]
@@ -147,6 +152,22 @@ class NotSettled(AssertionError):
     """A life did not come to an end within its rounds."""
 
 
+class Disk:
+    """The disk under a file, which can be told to be full."""
+
+    def __init__(self, real: Load) -> None:
+        self.real = real
+        self.is_full = False
+
+    def room(self) -> DiskRoom | None:
+        """Measure, or say that nothing is left."""
+        return DiskRoom(free_bytes=0, reserve_bytes=8, least_bytes=2) if self.is_full else self.real.room()
+
+    def lock_holder(self) -> LockHolder | None:
+        """Ask the real one."""
+        return self.real.lock_holder()
+
+
 class Life:
     """One process at work; `run` returns when nothing is left to do."""
 
@@ -163,6 +184,8 @@ class Life:
         self.clock = SteppedClock(self.observer.time_ms())
         self.clock.advance(later_seconds)
         self.connected = connect(str(path), clock=self.clock, profile=FAST, actor="client")
+        self.disk = Disk(self.connected.dialect.load)
+        self.connected.dialect.load = self.disk
         self.node = self.connected.node()
         self.owner = self.connected.owner(self.node.name)
         self.bootstrapped = self.registered = False
@@ -218,6 +241,8 @@ class Life:
         if look.state is None:
             self.submit()
             return
+        if self.scenario.short_of_room_at is not None:
+            self.disk.is_full = look.place == self.scenario.short_of_room_at and look.subtasks_done > 0 and look.attempt == 0
         if look.asked < len(self.scenario.script):
             command = self.scenario.script[look.asked]
             if command.at == look.place and look.subtasks_done >= command.subtasks:

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tests.crash.outcome import Ending, read_ending
-from tests.crash.scenarios import SCENARIOS
-from tests.crash.stepper import Command, Life, Scenario, Told
+from tests.crash.kinds import EVERY
+from tests.crash.outcome import Ending, UserDatabase, offline_twin, read_ending
+from tests.crash.stepper import Life, Scenario, Told
 from tests.servers import fast_folder
 from tideshift import failpoint
 
@@ -126,19 +126,15 @@ def golden(scenario: Scenario) -> tuple[Ending, list[failpoint.TracedHit]]:
 @cache
 def undisturbed(name: str) -> tuple[Ending, tuple[failpoint.TracedHit, ...]]:
     """Run a scenario once per process without any fault."""
-    ending, hits = golden(SCENARIOS[name])
+    ending, hits = golden(EVERY[name])
     return ending, tuple(hits)
 
 
 @cache
-def undone(name: str) -> Ending:
-    """Run it once with a cancel in the middle: how a job that was rolled back leaves the database."""
-    return golden(cancelled_in_the_middle(SCENARIOS[name]))[0]
-
-
-def cancelled_in_the_middle(scenario: Scenario) -> Scenario:
-    """Return the scenario with nothing asked but a cancel while it copies."""
-    return replace(scenario, script=(Command(verb="cancel", at="copy"),), ends="rollback done")
+def undone(scenario: Scenario) -> UserDatabase:
+    """Return how a job that was rolled back leaves the database: as the same writes do where nobody asked for anything."""
+    with scratch() as folder:
+        return offline_twin(replace(scenario, ends="rollback done"), folder)
 
 
 def strike(scenario: Scenario, twin: Ending, strikes: Sequence[Strike]) -> Verdict:

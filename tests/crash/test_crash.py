@@ -13,13 +13,17 @@ from tests.crash.scenarios import SCENARIOS
 from tests.crash.strikes import Strike, distinct, scratch, strike, undisturbed
 from tideshift import failpoint
 
-SAMPLE = 12
+SAMPLE = 8
 """Random places per scenario, besides one place for each point."""
 RUNS_PER_TEST = 8
-SECOND_DRAWS_MAX = 10
+SECOND_DRAWS_MAX = 20
 LAYERS = ("ddl.", "dialect.", "dxf.", "store.")
 NOT_ON_ANY_WAY = {
     "dxf.before_rescue": "nobody dies in an undisturbed run, so nothing is taken from a dead node; tests/dxf/test_takeover.py does",
+    "ddl.before_long_statement": "no plan of this database has a long statement; tests/dialects/postgres/test_changes.py runs some",
+    "ddl.after_long_statement": "as above",
+    "ddl.after_settle": "indexes stand on the empty copy of this database; tests/dialects/postgres/test_crashes.py passes it",
+    "ddl.after_build": "as above",
 }
 """The points that no scenario passes, each with the reason."""
 PARTS = {"strict": 8, "plain": 4}
@@ -75,7 +79,8 @@ def test_killed_while_recovering(name, seed):
     places = distinct(hits)
     died_twice = 0
 
-    for first in (Strike(*random.choice(places)) for _ in range(2)):
+    # Behind the last quarter hardly anything is left to be killed in.
+    for first in (Strike(*random.choice(places[: len(places) * 3 // 4])) for _ in range(2)):
         for _ in range(SECOND_DRAWS_MAX):
             point, ordinal = random.choice(places)
             verdict = strike(SCENARIOS[name], twin, [first, Strike(point, 1 + ordinal // 2)])

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import shlex
+from random import Random
 
 import pytest
 
-from tests.crash.faults import FAULTS, MARK, Fault, fail, known_fault, passes, sampled
+from tests.crash.faults import FAULTS, MARK, Fault, any_fault, fail, known_fault, passes, sampled
 from tests.crash.scenarios import PLAIN, SCENARIOS
 from tests.crash.strikes import Strike, Verdict, distinct, undisturbed, undone
 from tideshift import failpoint
 
+AT_LENGTH = ("plain", "cancelled")
 FAILURES = 3
 """Places per kind of failure and scenario; `python -m tests.reliability faults` takes every one."""
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
-@pytest.mark.parametrize("name", ["plain", "cancelled"])
+@pytest.mark.parametrize("name", AT_LENGTH)
 def test_nth_fails(name, fault, seed):
     """Wherever one statement or commit fails, nothing is half done, lost or left behind."""
     twin, hits = undisturbed(name)
     count = passes(failpoint.ordinals(hits), fault)
     ordinals = sampled(count - seed % 7, FAILURES)
 
-    verdicts = [fail(SCENARIOS[name], twin, undone(name), fault, ordinal) for ordinal in ordinals]
+    verdicts = [fail(SCENARIOS[name], twin, undone(SCENARIOS[name]), fault, ordinal) for ordinal in ordinals]
 
     assert len(verdicts) >= FAILURES
     assert not [str(verdict) for verdict in verdicts if verdict.differences]
     assert [verdict.struck for verdict in verdicts] == [1] * len(verdicts)
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in AT_LENGTH])
+def test_each_scenario_meets_a_failure(name, seed):
+    """The same in every other scenario, for a kind of failure and a place that the seed chooses."""
+    twin, hits = undisturbed(name)
+
+    verdict = fail(SCENARIOS[name], twin, undone(SCENARIOS[name]), *any_fault(hits, Random(f"{seed}/{name}")))
+
+    assert not verdict.differences, str(verdict)
+    assert verdict.struck == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
@@ -46,7 +59,7 @@ def test_no_fault_fires_behind_the_last_statement():
     fault = FAULTS["busy"]
     count = passes(failpoint.ordinals(hits), fault)
 
-    verdict = fail(PLAIN, twin, undone("plain"), fault, count + 1)
+    verdict = fail(PLAIN, twin, undone(PLAIN), fault, count + 1)
 
     assert verdict.differences == ()
     assert verdict.struck == 0
@@ -62,7 +75,7 @@ def test_exception_at_each_point(part, seed):
     places = [(point, ordinals[seed % len(ordinals)]) for point, ordinals in by_point.items()][part::2]
 
     verdicts = [
-        fail(PLAIN, twin, undone("plain"), Fault(point, point, f'1*raise(RuntimeError,"{MARK}")', may_fail=True), ordinal)
+        fail(PLAIN, twin, undone(PLAIN), Fault(point, point, f'1*raise(RuntimeError,"{MARK}")', may_fail=True), ordinal)
         for point, ordinal in places
     ]
 

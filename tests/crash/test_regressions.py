@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
-from tests.crash.faults import FAULTS, fail
+from tests.crash import stepper
+from tests.crash.faults import FAULTS, MARK, Fault, fail
+from tests.crash.kinds import EVERY
 from tests.crash.outcome import read_ending
 from tests.crash.scenarios import CANCELLED, PLAIN, REFUSED, STRICT
-from tests.crash.stepper import Life
+from tests.crash.stepper import Life, NotSettled
 from tests.crash.strikes import golden, scratch
 from tideshift import failpoint
+from tideshift.ddl.inspection import TRIES_MAX
 from tideshift.dxf.executor import Executor
 
 
@@ -108,3 +112,48 @@ def test_waiting_for_the_write_lock_is_not_holding_it():
 def verifying(executors: list[Executor]) -> bool:
     """Whether one of these compares rows."""
     return any(executor.subtask.type == "ddl.reorg" and executor.subtask.step == 3 for executor in executors)
+
+
+UNFORESEEN = Fault("raise", "", f'1*raise(RuntimeError,"{MARK}")', may_fail=True)
+
+
+def test_a_resumed_job_that_meets_the_unforeseen_goes_on():
+    """What it has made stays, and so does the job: it is started again at the next look."""
+    twin, hits = golden(EVERY["paused"])
+    moves = [hit for hit in hits if hit.name == "ddl.before_job_move"]
+    (*_, resumed) = [n for n, hit in enumerate(moves, start=1) if hit.context.get("event") == "start"]
+
+    verdict = fail(EVERY["paused"], twin, twin, replace(UNFORESEEN, point="ddl.before_job_move"), resumed)
+
+    assert (verdict.struck, verdict.differences) == (1, ())
+
+
+def test_a_resumed_job_that_cannot_start_is_held_with_the_reason(monkeypatch):
+    """Not thrown away with what it has made, and not tried without an end: a person sees why, and says what shall become of it."""
+    _, hits = golden(EVERY["paused"])
+    moves = [hit for hit in hits if hit.name == "ddl.before_job_move"]
+    (*_, resumed) = [n for n, hit in enumerate(moves, start=1) if hit.context.get("event") == "start"]
+    monkeypatch.setattr(stepper, "ROUNDS_MAX", resumed * 40)
+    with scratch() as folder:
+        path = folder / "resumed.db"
+        EVERY["paused"].application.create(path, EVERY["paused"].seed)
+        with closing(Life(path, EVERY["paused"])) as life, failpoint.enable("store.before_begin", call=life.writer.pulse), failpoint.enable(
+            "ddl.before_job_move", f'skip({resumed - 1}) {TRIES_MAX}*raise(tideshift.store.database.DatabaseFailed,"{MARK}")'
+        ):  # fmt: skip
+            with pytest.raises(NotSettled):
+                life.run()
+            (job,) = life.observer.rows("SELECT state, paused_by, pause_reason FROM tideshift_ddl_job")
+
+    assert job == ("paused", "system", f"it could not be resumed: {MARK}")
+
+
+def test_a_last_look_that_meets_the_unforeseen_is_taken_again():
+    """It has not seen that anything is wrong, so the old rows are not kept for good."""
+    twin, hits = golden(EVERY["many-actions"])
+    names = [hit.name for hit in hits]
+    swapped = names.index("ddl.after_swap")
+    ordinal = names[:swapped].count("dxf.after_checkpoint") + 1
+
+    verdict = fail(EVERY["many-actions"], twin, twin, replace(UNFORESEEN, point="dxf.after_checkpoint"), ordinal)
+
+    assert (verdict.struck, verdict.differences) == (1, ())

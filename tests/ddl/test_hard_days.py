@@ -14,7 +14,7 @@ from tests.servers import sqlite_module
 from tideshift.ddl import points
 from tideshift.ddl.machine import JobState as J
 from tideshift.ddl.reorg.catch_up import CUTOVER_ROWS
-from tideshift.ddl.worker import DISK_FULL
+from tideshift.ddl.worker import DISK_FULL, DISK_FULL_TRIES
 from tideshift.dxf import tables as dxf_tables
 from tideshift.dxf.commands import Verdict
 from tideshift.errors import InvalidParameter
@@ -78,7 +78,7 @@ def old_rows(engine):
 def test_a_full_disk_holds_the_job_until_a_person_says_go_on(engine, failpoints):
     """It is paused by the system with the reason, keeps what it has done, and a resume carries it to its end."""
     job = engine.submit()
-    failpoints.enable(points.BEFORE_CUTOVER, '1*raise(tideshift.errors.DiskFull, "no room")')
+    failpoints.enable(points.BEFORE_CUTOVER, f'{DISK_FULL_TRIES}*raise(tideshift.errors.DiskFull, "no room")')
 
     held = engine.run_to(job.id, J.PAUSED)
     (answer,) = engine.ddl.resume(job.id)
@@ -87,6 +87,17 @@ def test_a_full_disk_holds_the_job_until_a_person_says_go_on(engine, failpoints)
     assert (held.paused_by, held.pause_reason) == ("system", DISK_FULL)
     assert answer.verdict is Verdict.APPLIED
     assert engine.outcomes(job.id) == [("resume", ["applied"])]
+    engine.assert_changed(job.id)
+
+
+def test_a_disk_that_is_full_for_a_moment_holds_nobody(engine, failpoints):
+    """It is tried again like a lock that somebody holds."""
+    job = engine.submit()
+    failpoints.enable(points.BEFORE_CUTOVER, f'{DISK_FULL_TRIES - 1}*raise(tideshift.errors.DiskFull, "no room")')
+
+    engine.run_to(job.id)
+
+    assert engine.outcomes(job.id) == []
     engine.assert_changed(job.id)
 
 

@@ -6,7 +6,8 @@ cannot be undone: either it commits with the job's move, or (`commits_alone`) by
 `finish`; then a statement of an attempt that was given up may still arrive, and must find nothing.
 
 The variants: the guard of the job's write (`blind`, `state`, `rev`), whether what a job asks of its task is guarded by
-the job's `rev` too (`tasks_guarded`), and whether a late statement is (`attempt_guarded`).
+the job's `rev` too (`tasks_guarded`), whether a late statement is (`attempt_guarded`), and whether a copy that starts again
+waits for the task of the one that was given up for want of room (`old_ended_first`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class JobRow(NamedTuple):
     revertible: bool = True
     started: bool = False
     wish: int = -1
+    attempt: int = 0
 
 
 class TaskRow(NamedTuple):
@@ -45,6 +47,7 @@ class TaskRow(NamedTuple):
     mailbox: tuple[int, ...] = ()
     value: int = -1
     subtask: SubtaskState | None = None
+    attempt: int = 0
 
 
 class Look(NamedTuple):
@@ -64,6 +67,7 @@ class World(NamedTuple):
     owners: tuple[Look | None, ...]
     requests: tuple[Request, ...]
     crashes: int
+    shortages: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +77,14 @@ class Model:
     guard: str = "rev"
     tasks_guarded: bool = True
     attempt_guarded: bool = True
+    old_ended_first: bool = True
     commits_alone: bool = True
     owners: int = 1
     asks: tuple[str, ...] = ("cancel", "pause", "resume", "alter")
     asks_max: int = 2
     crashes_max: int = 1
+    shortages_max: int = 0
+    """How often room may run short, so that capture is given up."""
     may_fail: bool = True
 
     def initial(self) -> World:
@@ -106,7 +113,8 @@ class Model:
             return "cancelled and done"
         if task is not None and job.state in JOB.final and task.state not in TASK.final:
             return "the job is final, and its task is not"
-        if task is not None and job.state is J.PAUSED and task.state not in (*TASK.final, T.PAUSED, T.MODIFYING):
+        of_now = task is not None and task.attempt == job.attempt
+        if of_now and job.state is J.PAUSED and task.state not in (*TASK.final, T.PAUSED, T.MODIFYING):
             return "the job is paused, and its task is not"
         return None
 
@@ -169,6 +177,8 @@ class Model:
             if look.fresh or not self.attempt_guarded:
                 yield Step(f"owner {owner}: the statement commits", idle._replace(swapped=True))
             return
+        if look.kind == "job" and world.shortages < self.shortages_max and look.row.state in (J.RUNNING, J.PAUSED) and world.task is not None:
+            yield from self._gives_up(idle, owner, look)
         label = f"owner {owner}: acts after {look.kind} {look.row.state}"
         act = {"job": self._job_step, "task": self._task_step, "paused": self._paused, "fenced": self._decided}[look.kind]
         try:
@@ -204,10 +214,34 @@ class Model:
                 return self._move(world, look, "sync")
         raise AssertionError(seen)
 
+    def _gives_up(self, world: World, owner: int, look: Look) -> Iterator[Step[World]]:
+        """Room is short: capture goes, the task is cancelled, and the job pauses, all at once."""
+        if look.row.stage != "reorganize":
+            return
+        label = f"owner {owner}: gives capture up"
+        try:
+            moved = self._move(world, look, "lose_capture", attempt=look.row.attempt + 1)
+        except Broken as broken:
+            yield Step(label, world, str(broken))
+            return
+        if moved is world:
+            return
+        task = moved.task
+        target = TASK.target(task.state, "cancel") if _live(task) else None
+        cancelled = moved if target is None else _task_written(moved, task._replace(state=target, mailbox=()))
+        yield Step(label, cancelled._replace(shortages=world.shortages + 1))
+
     def _run(self, world: World, owner: int, look: Look) -> World:
         seen, task = look.row, world.task
         if seen.stage == "cut over":
             return self._cut_over(world, owner, look)
+        if task is not None and task.attempt != seen.attempt:
+            if _live(task) and self.old_ended_first:
+                return self._ask_task(world, look, "cancel")
+            moved = self._move(world, look, "step")
+            if moved is not world and _live(task):
+                raise Broken("a copy starts again while the old one may be at work")
+            return moved if moved is world else moved._replace(task=TaskRow(value=seen.wish, attempt=seen.attempt))
         if task is None:
             moved = self._move(world, look, "step")
             return moved if moved is world else moved._replace(task=TaskRow(value=seen.wish))

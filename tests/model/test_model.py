@@ -39,6 +39,8 @@ CLEAN_JOB = [
     {"asks_max": 3 + MORE, "commits_alone": False},
     {"asks_max": 2 + MORE, "owners": 2, "may_fail": bool(MORE)},
     {"asks_max": 2 + MORE, "owners": 2, "crashes_max": MORE, "commits_alone": False},
+    {"asks_max": 2 + MORE, "shortages_max": 2},
+    {"asks_max": 1 + MORE, "owners": 2, "crashes_max": MORE, "may_fail": False, "shortages_max": 1},
 ]
 
 
@@ -78,6 +80,7 @@ CAUGHT = [
     (job_model, {"tasks_guarded": False}, "an alter is called applied before it is", 7),
     (job_model, {"tasks_guarded": False, "owners": 2, "asks": ("pause", "resume"), "asks_max": 3, "crashes_max": 0, "may_fail": False},
      "the job is paused, and its task is not", 30),
+    (job_model, {"old_ended_first": False, "shortages_max": 1, "asks": ("resume",), "asks_max": 1}, "a copy starts again while the old one may be at work", 30),
     (job_model, {"attempt_guarded": False, "owners": 2, "asks": ("cancel",), "asks_max": 1, "crashes_max": 0},
      "swapped, and the job is rollback done", 30),
 ]  # fmt: skip

@@ -108,7 +108,8 @@ class Engine:
             if job.state is not JobState.RUNNING:
                 return str(job.state)
             name = job.current_plan.stages[job.stage].name
-            step = tx.run_verbatim("SELECT step FROM tideshift_dxf_global_task WHERE task_key = ?", (f"ddl/{job_id}/{name}",)).scalar()
+            key = job.task_key(job.current_plan.stages[job.stage])
+            step = tx.run_verbatim("SELECT step FROM tideshift_dxf_global_task WHERE task_key = ?", (key,)).scalar()
         return {1: "copy", 2: "catch up", 3: "verify"}.get(step, name) if name == "reorganize" else name
 
     def until(self, job_id: int, wanted: Callable[[Job], bool], *, turns_max: int = TURNS_MAX) -> Job:

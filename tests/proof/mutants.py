@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tideshift.ddl import tables as ddl_tables
-from tideshift.ddl.dialect import AppliedBatch, Dialect, Reorg
+from tideshift.ddl.dialect import AppliedBatch, Dialect
 from tideshift.ddl.reorg import cutover as reorg_cutover
 from tideshift.ddl.reorg import task as reorg_task
+from tideshift.ddl.reshaping import Reorg
 from tideshift.dialects import points
 from tideshift.dialects.sqlite import capture, catch_up, copy, cutover, fingerprint, rows, shadow, texts, trial
 from tideshift.dialects.sqlite.create_table import ClauseKind
@@ -163,7 +164,7 @@ def repair_by_copying(patch: pytest.MonkeyPatch) -> None:
     """A difference is repaired by copying the source's row, instead of through the log."""
 
     def request_repair(self: shadow.SqliteShadow, tx: Transaction, reorg: Reorg, keys: tuple[Any, ...]) -> None:
-        layout, names = shadow._read(reorg)
+        layout, names = self._read(reorg)
         order = layout.order(self._driver)
         for key in keys:
             condition = f"{order.select_list()} = {order.literal(key)[0]}"

@@ -28,23 +28,35 @@ class Request:
     """Statements that belong to the schema from now on."""
     gone: tuple[str, ...] = ()
     """The texts of the others that are gone."""
+    named: tuple[str, ...] = ()
+    """The texts of the others that it names and leaves."""
     by_library: bool = False
     keys_change: bool = False
     """Whether indexes of constraints come or go, so that their order and statistics may differ."""
+    mapped: tuple[tuple[str, str], ...] = ()
+    """Columns with the expression over the old row that gives their new value."""
 
 
 @dataclass
 class _Drawing:
     random: Random
     scenario: Scenario
-    names: list[str] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+    """The columns that another action of the same statement is about."""
+    drawn: set[str] = field(default_factory=set)
 
     @property
     def table(self) -> Table:
         return self.scenario.target
 
+    @property
+    def free(self) -> list[Column]:
+        return [column for column in self.table.columns if column.name not in self.taken]
+
     def column(self) -> Column:
-        return self.random.choice(self.table.columns)
+        column = self.random.choice(self.free)
+        self.drawn.add(column.name)
+        return column
 
     def alter(self, action: str, table: Table, **values: object) -> Request:
         return self.whole(f"ALTER TABLE {quoted(self.table.name)} {action}", table, **values)
@@ -92,7 +104,7 @@ def _drop_column(drawing: _Drawing) -> Request:
     table, column = drawing.table, drawing.column()
     if drawing.random.random() < 0.75:  # most columns are spoken of by others, and refused: let most be the one that is least spoken of
         spoken = [token.strip("\"`[]").replace('""', '"').lower() for text in (*drawing.scenario.others, table.text()) for token in _NAME.findall(text)]
-        column = min(table.columns, key=lambda one: ("UNIQUE" in one.rest or "PRIMARY KEY" in one.rest, spoken.count(one.name.lower())))
+        column = min(drawing.free, key=lambda one: ("UNIQUE" in one.rest or "PRIMARY KEY" in one.rest, spoken.count(one.name.lower())))
     left = tuple(one for one in table.columns if one is not column)
     return drawing.alter(f"DROP COLUMN {quoted(column.name)}", replace(table, columns=left), keys_change="UNIQUE" in column.rest)
 
@@ -193,9 +205,9 @@ def _drop_constraint(drawing: _Drawing) -> Request:
 
 
 def _closing(text: str) -> int:
-    """Return where the first parenthesis is closed; the texts of these constraints have none in quotes but for comments that balance."""
+    """Return where the first parenthesis is closed; those in quotes and in the comment count for nothing."""
     depth = 0
-    plain = text.replace("/* ) */", " " * 7)
+    plain = _QUOTED.sub(lambda found: "_" * len(found[0]), text.replace("/* ) */", " " * 7))
     for at, letter in enumerate(plain):
         depth += (letter == "(") - (letter == ")")
         if depth == 0 and letter == ")":
@@ -241,9 +253,54 @@ def _drop_index(drawing: _Drawing) -> Request:
     statement = drawing.random.choice((f"DROP INDEX {name}", f"REINDEX {name}"))
     if statement.startswith("DROP"):
         return drawing.whole(statement, drawing.table, gone=(text,))
-    return drawing.whole(statement, drawing.table)
+    return drawing.whole(statement, drawing.table, named=(text,))
 
 
+# ── several actions at once ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _set_type(drawing: _Drawing) -> Request:
+    table, random, column = drawing.table, drawing.random, drawing.column()
+    me = quoted(column.name)
+    types = ("INT", "REAL", "TEXT", "BLOB", "ANY") if "STRICT" in table.options else ("BIGINT", "REAL", "TEXT", "NUMERIC(5)", "VARCHAR(9)")
+    type_text = random.choice(types)
+    using = random.choice((None, None, None, f"coalesce({me}, 0)", f"{me} || ''", f"length({me})"))
+    action = f"ALTER COLUMN {me} TYPE {type_text}" + ("" if using is None else f" USING {using}")
+    mapped = () if using is None else ((column.name, f"({using})"),)
+    return drawing.alter(action, _with(table, column, replace(column, type_text=type_text)), mapped=mapped)
+
+
+def _add_or_drop_constraint(drawing: _Drawing) -> Request:
+    return drawing.random.choice((_add_constraint, _drop_constraint))(drawing)
+
+
+def _several(drawing: _Drawing) -> Request:
+    """Make two or three changes of other kinds, each about another column, one after another on what the last one left."""
+    random = drawing.random
+    parts: list[Request] = []
+    scenario, taken = drawing.scenario, {column.name for column in drawing.table.columns if column.generated or column.name in drawing.table.key}
+    for make in random.sample(_PARTS, random.choice((2, 2, 3))):
+        now = _Drawing(random, scenario, taken)
+        if not now.free:
+            break
+        part = make(now)
+        taken = taken | now.drawn | {one.name for one in {*scenario.target.columns} ^ {*part.table.columns}}
+        scenario = replace(scenario, tables=[part.table, *scenario.tables[1:]])
+        parts.append(part)
+    if not parts:
+        return _add_column(drawing)
+    begin = f"ALTER TABLE {quoted(drawing.table.name)} "
+    return drawing.alter(
+        ", ".join(part.statement.removeprefix(begin) for part in parts),
+        parts[-1].table,
+        added=tuple(name for part in parts for name in part.added),
+        keys_change=any(part.keys_change for part in parts),
+        mapped=tuple(pair for part in parts for pair in part.mapped),
+    )
+
+
+_PARTS = (_add_column, _drop_column, _set_type, _set_default, _not_null, _move_column, _add_or_drop_constraint)
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]""")
 _NAME = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|\w+""")
 _MAKERS: dict[str, Callable[[_Drawing], Request]] = {
     "add column": _add_column,
@@ -258,5 +315,6 @@ _MAKERS: dict[str, Callable[[_Drawing], Request]] = {
     "options": _set_option,
     "create index": _create_index,
     "drop index, reindex": _drop_index,
+    "several": _several,
 }
 KINDS = tuple(_MAKERS)

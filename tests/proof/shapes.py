@@ -5,17 +5,18 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.proof.engine import application
 
-__all__ = ["SHAPES", "Shape", "make", "rebuild"]
+__all__ = ["REST", "REST_LOOSE", "SHAPES", "Shape", "make", "rebuild"]
 
 PARENTS = 40
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One table `t` with columns k, u, n, v, amount, p, boss, note; `{type}` in its text is what the change replaces."""
+    """One table `t` with columns k, u, n, v, amount, p, boss, note; `{type}` in its text is what a change of the type replaces."""
 
     name: str
     text: str
@@ -32,6 +33,10 @@ class Shape:
     walk: str = "k"
     """The column by which several rows are updated at once. It must be the table's own order: a trigger, of whomever, makes
     SQLite visit the rows of an UPDATE in that order instead of an index's, and where rows conflict the order decides."""
+    asked: str = ""
+    """Another change than that of the type."""
+    edits: tuple[tuple[str, str], ...] = ()
+    """What that replaces in the table's text; none for a statement about indexes."""
 
     def __str__(self) -> str:
         return self.name
@@ -41,18 +46,36 @@ class Shape:
         return self.text.replace("{type}", f" {type_text}" if type_text else "")
 
     @property
+    def old_text(self) -> str:
+        """Return the text before the change."""
+        return self.table(self.old_type)
+
+    @property
+    def new_text(self) -> str:
+        """Return the text after the change."""
+        if not self.asked:
+            return self.table(self.new_type)
+        text = self.old_text
+        for old, new in self.edits:
+            assert text.count(old) == 1, (old, text)
+            text = text.replace(old, new)
+        return text
+
+    @property
     def statement(self) -> str:
         """Return the change."""
+        if self.asked:
+            return self.asked
         using = f" USING {self.using}" if self.using else ""
         return f"ALTER TABLE t ALTER COLUMN amount TYPE {self.new_type}{using}"
 
 
-_REST = (
+REST = (
     "u TEXT UNIQUE, n TEXT NOT NULL DEFAULT 'usual' UNIQUE, v INTEGER, amount{type},"
     " p INTEGER REFERENCES parent(id) ON DELETE CASCADE ON UPDATE CASCADE,"
     " boss INTEGER REFERENCES t(k) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED, note TEXT CHECK (note IS NOT 'bad')"
 )
-_REST_LOOSE = _REST.replace("u TEXT UNIQUE", "u TEXT UNIQUE ON CONFLICT REPLACE").replace("REFERENCES t(k)", "REFERENCES t(u)")
+REST_LOOSE = REST.replace("u TEXT UNIQUE", "u TEXT UNIQUE ON CONFLICT REPLACE").replace("REFERENCES t(k)", "REFERENCES t(u)")
 
 _AGAIN = "UPDATE t SET amount = 5, u = coalesce(u, 'x') || '!' WHERE k = NEW.k - 1; DELETE FROM t WHERE k = NEW.k + 2;"
 _PUT = "INSERT OR REPLACE INTO t (k, u, n) VALUES (NEW.id * 3, 'u' || NEW.id, 'n' || (NEW.id + 5));"
@@ -65,29 +88,29 @@ _BUSY = (
 """Triggers that write the table themselves, under whatever conflict clause the outer statement has."""
 
 SHAPES = (
-    Shape("counted", f"CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, {_REST})", "TEXT", "NUMERIC", "k"),
+    Shape("counted", f"CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, {REST})", "TEXT", "NUMERIC", "k"),
     Shape(
-        "computed", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST}, twice AS (amount || amount))", "INTEGER", "TEXT", "k",
+        "computed", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {REST}, twice AS (amount || amount))", "INTEGER", "TEXT", "k",
         using="CASE WHEN amount = 'refused' THEN json('{') ELSE amount || '%' END", refused="refused",
     ),
-    Shape("plain", f"CREATE TABLE t (k INT PRIMARY KEY ON CONFLICT REPLACE, {_REST_LOOSE})", "", "INTEGER", "k", walk="rowid"),
+    Shape("plain", f"CREATE TABLE t (k INT PRIMARY KEY ON CONFLICT REPLACE, {REST_LOOSE})", "", "INTEGER", "k", walk="rowid"),
     Shape(
-        "without rowid", f"CREATE TABLE t (k INT, g TEXT DEFAULT 'g' COLLATE NOCASE, {_REST}, PRIMARY KEY (k DESC, g)) WITHOUT ROWID"
+        "without rowid", f"CREATE TABLE t (k INT, g TEXT DEFAULT 'g' COLLATE NOCASE, {REST}, PRIMARY KEY (k DESC, g)) WITHOUT ROWID"
         .replace("REFERENCES t(k)", "REFERENCES t(u)"), "REAL", "TEXT", "k, g",
     ),
     Shape(
-        "unique amount", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST})".replace("amount{type}", "amount{type} UNIQUE ON CONFLICT REPLACE"),
+        "unique amount", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {REST})".replace("amount{type}", "amount{type} UNIQUE ON CONFLICT REPLACE"),
         "TEXT", "INTEGER", "k",
     ),
     Shape(
-        "unique by USING", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST})".replace("amount{type}", "amount{type} NOT NULL DEFAULT 7 UNIQUE"),
+        "unique by USING", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {REST})".replace("amount{type}", "amount{type} NOT NULL DEFAULT 7 UNIQUE"),
         "INTEGER", "TEXT", "k", using="amount || '%'",
     ),
     Shape(
-        "busy triggers", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST})", "TEXT", "INTEGER", "k",
+        "busy triggers", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {REST})", "TEXT", "INTEGER", "k",
         extra=_BUSY,
     ),
-    Shape("strict", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {_REST}) STRICT", "ANY", "INTEGER", "k", refused="not a number"),
+    Shape("strict", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {REST}) STRICT", "ANY", "INTEGER", "k", refused="not a number"),
 )  # fmt: skip
 
 _BESIDE = (
@@ -108,7 +131,7 @@ def make(path: Path, shape: Shape, *, journal_mode: str) -> None:
     with closing(application(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {journal_mode}").fetchone()
         connection.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
-        connection.execute(shape.table(shape.old_type))
+        connection.execute(shape.old_text)
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO parent VALUES (?, ?)", [(n, f"p{n}") for n in range(1, PARENTS + 1)])
         for k in range(1, shape.rows + 1):
@@ -126,6 +149,9 @@ def make(path: Path, shape: Shape, *, journal_mode: str) -> None:
 def rebuild(path: Path, shape: Shape) -> None:
     """Make the change of a shape in the classic way, in one transaction: new table, all rows, drop, rename, indexes, triggers."""
     with closing(application(path)) as connection:
+        if shape.asked and not shape.edits:
+            connection.execute(shape.asked)
+            return
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("PRAGMA legacy_alter_table = ON")
         connection.execute("BEGIN IMMEDIATE")
@@ -134,9 +160,8 @@ def rebuild(path: Path, shape: Shape) -> None:
         ).fetchall()
         for kind, name, _ in attached:
             connection.execute(f'DROP {kind} "{name}"')
-        connection.execute(shape.table(shape.new_type).replace("CREATE TABLE t ", "CREATE TABLE rebuilt "))
-        columns = [name for (name,) in connection.execute("SELECT name FROM pragma_table_xinfo('t') WHERE hidden = 0")]
-        columns += [] if "WITHOUT ROWID" in shape.text else ["rowid"]
+        connection.execute(shape.new_text.replace("CREATE TABLE t ", "CREATE TABLE rebuilt "))
+        columns = _carried(connection, shape)
         shown = [f"({shape.using})" if shape.using and column == "amount" else column for column in columns]
         counter = _counter(connection)
         connection.execute(f"INSERT OR ABORT INTO rebuilt ({', '.join(columns)}) SELECT {', '.join(shown)} FROM t")
@@ -149,7 +174,16 @@ def rebuild(path: Path, shape: Shape) -> None:
         connection.execute("COMMIT")
 
 
-def _counter(connection: object) -> object:
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone()  # type: ignore[attr-defined]
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 't'").fetchone() if found else None  # type: ignore[attr-defined]
+def _carried(connection: Any, shape: Shape) -> list[str]:
+    """Return the columns that both tables have, with the number of a row where it is none of them and both have it."""
+    in_both = "SELECT name FROM pragma_table_xinfo('t') WHERE hidden = 0 AND name IN (SELECT name FROM pragma_table_xinfo('rebuilt') WHERE hidden = 0)"
+    columns = [name for (name,) in connection.execute(in_both)]
+    keys = connection.execute("SELECT upper(type) FROM pragma_table_info('rebuilt') WHERE pk").fetchall()
+    hidden = keys != [("INTEGER",)] and "WITHOUT ROWID" not in shape.old_text + shape.new_text
+    return [*columns, "rowid"] if hidden else columns
+
+
+def _counter(connection: Any) -> object:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone()
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 't'").fetchone() if found else None
     return None if row is None else row[0]

@@ -236,6 +236,7 @@ SCENES: dict[str, Scene] = {
 }
 
 
+@pytest.mark.stdlib_sqlite
 @pytest.mark.parametrize("name", SCENES)
 def test_the_scene_is_clean_with_the_product_as_it_is(tmp_path: Path, name: str) -> None:
     """Outcomes, rows, the job's end and the verification's findings are as they must be."""

@@ -15,12 +15,16 @@ import pytest
 from tests.proof.beside import beside
 from tests.proof.engine import repairs
 from tests.proof.oracle import windows_missed
+from tests.proof.other_changes import OTHER_CHANGES
 from tests.proof.shapes import SHAPES, Shape
 from tests.proof.stream import HOT_KEYS_MAX
 from tideshift.failpoint.pytest_plugin import Failpoints
 
 SEEDS = int(os.environ.get("TIDESHIFT_PROOF_SEEDS", "1"))
-CASES = [(shape, mode) for n, shape in enumerate(SHAPES) for m, mode in enumerate(("wal", "delete")) if SEEDS > 1 or n % 2 == m]
+OTHERS = ("add column", "drop not null", "set without rowid", "add integer primary key", "create unique index")
+"""The kinds of change besides that of a type that the suite tries; `python -m tests.reliability oracle` tries all."""
+TRIED = [*SHAPES, *(shape for shape in OTHER_CHANGES if SEEDS > 1 or shape.name in OTHERS)]
+CASES = [(shape, mode) for n, shape in enumerate(TRIED) for m, mode in enumerate(("wal", "delete")) if SEEDS > 1 or n % 2 == m]
 """The suite runs each shape in one journal mode, by turns; more seeds run both."""
 HOT_KEYS_MIN = 150
 

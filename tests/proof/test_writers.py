@@ -34,15 +34,15 @@ TABLE = (
 )
 
 
-def fill(path: Path, journal_mode: str) -> None:
+def fill(path: Path, journal_mode: str, text: str = TABLE) -> None:
     """Make the table."""
     with closing(application(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {journal_mode}").fetchone()
-        connection.execute(TABLE)
+        connection.execute(text)
         connection.execute("CREATE INDEX by_note ON t(note, amount DESC)")
         rows = ((k, f"{k % WRITERS}:{k}", f"{k % WRITERS}:n{k}", str(k % 977), "at first") for k in range(1, ROWS + 1))
         connection.execute("BEGIN")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO t (k, u, n, amount, note) VALUES (?, ?, ?, ?, ?)", rows)
         connection.execute("COMMIT")
 
 
@@ -77,12 +77,12 @@ def wait_for(connected: Connected, job_id: int, wanted: Any) -> Job:
     return until(look, lambda: f"the job as wanted: {connected.ddl.show(job_id)}", seconds=SECONDS_MAX)
 
 
-def carry_out(path: Path, statement: str, *, refusing: bool = False) -> Job:
+def carry_out(path: Path, statement: str, *, refusing: bool = False, strategy: str | None = None) -> Job:
     """Carry a change out by a real service; once it copies, the writers may begin with what the new type refuses."""
     with connect(str(path), profile=FAST) as connected:
         connected.bootstrap()
         with connected.service(slots=2):
-            job_id = connected.ddl.submit(statement, parameters={"lock_share": 80}).id
+            job_id = connected.ddl.submit(statement, parameters={"lock_share": 80}, strategy=strategy).id
             if refusing:
                 wait_for(connected, job_id, lambda job: job.schema_state is SchemaState.WRITE_REORGANIZATION)
                 path.with_name("refuse").touch()
@@ -118,6 +118,7 @@ def told_by(logs: list[Path]) -> list[int]:
     return [log.read_text().count('{"rows"') if log.exists() else 0 for log in logs]
 
 
+@pytest.mark.stdlib_sqlite
 @pytest.mark.parametrize("journal_mode", ["wal", "delete"])
 def test_the_writers_own_logs_equal_the_table_at_the_end(tmp_path: Path, seed: int, journal_mode: str) -> None:
     """Four writers with every conflict clause: only unique constraints refuse them, and the differences are 0."""
@@ -135,6 +136,75 @@ def test_the_writers_own_logs_equal_the_table_at_the_end(tmp_path: Path, seed: i
     assert errors_in(logs)["constraint"] > 0
     assert differences(path, logs, "NUMERIC") == []
     assert min(inside) > STATEMENTS_MIN
+
+
+BY_K = "CREATE UNIQUE INDEX by_k ON t (k)"
+KEY = "k INTEGER PRIMARY KEY"
+FIRST: dict[str, tuple[tuple[str, str], str | None]] = {
+    "drop check": (("NOCASE)", "NOCASE CONSTRAINT some CHECK (length(note) > 0))"), None),
+    "drop foreign key": (("NOCASE)", "NOCASE, spare TEXT REFERENCES t (u))"), None),
+    "add primary key": ((KEY, "k INTEGER NOT NULL"), BY_K),
+    "drop primary key": ((KEY, KEY), BY_K),
+    "not strict": (("NOCASE)", "NOCASE) STRICT"), None),
+    "rowid": (("NOCASE)", "NOCASE) WITHOUT ROWID"), None),
+    "rename table": ((KEY, KEY), "CREATE TABLE side (id INTEGER PRIMARY KEY, what TEXT REFERENCES t (u))"),
+}
+"""What stands in the table's text otherwise before, and what is made beside it."""
+KINDS = {
+    "add column": "ALTER TABLE t ADD COLUMN late TEXT NOT NULL DEFAULT (lower('X')) AFTER k",
+    "add check": "ALTER TABLE t ADD CONSTRAINT some CHECK (length(u) > 0)",
+    "create index": "CREATE INDEX late ON t (amount, note DESC)",
+    "drop column": "ALTER TABLE t DROP COLUMN spare",
+    "not null": "ALTER TABLE t ALTER amount SET NOT NULL",
+    "drop not null": "ALTER TABLE t ALTER n DROP NOT NULL",
+    "default": "ALTER TABLE t ALTER spare SET DEFAULT 'another'",
+    "drop default": "ALTER TABLE t ALTER amount DROP DEFAULT",
+    "unique": "ALTER TABLE t ADD UNIQUE (u, k)",
+    "drop unique": "ALTER TABLE t DROP UNIQUE (n)",
+    "foreign key": "ALTER TABLE t ADD FOREIGN KEY (spare) REFERENCES t (u)",
+    "drop foreign key": "ALTER TABLE t DROP FOREIGN KEY (spare)",
+    "drop check": "ALTER TABLE t DROP CONSTRAINT some",
+    "add primary key": "ALTER TABLE t ADD PRIMARY KEY (k)",
+    "drop primary key": "ALTER TABLE t DROP PRIMARY KEY",
+    "strict": "ALTER TABLE t SET STRICT",
+    "not strict": "ALTER TABLE t SET NOT STRICT",
+    "without rowid": "ALTER TABLE t SET WITHOUT ROWID",
+    "rowid": "ALTER TABLE t SET ROWID",
+    "move column": "ALTER TABLE t MOVE COLUMN note FIRST",
+    "reindex": "REINDEX t",
+    "several": "ALTER TABLE t DROP COLUMN spare, ADD COLUMN more INT DEFAULT 1 FIRST, ALTER note SET DEFAULT 'no'",
+    "rename column": "ALTER TABLE t RENAME COLUMN spare TO other",
+    "rename table": "ALTER TABLE side RENAME TO aside",
+}
+AT_ONCE = ("rename column", "rename table")
+"""These are the database's own and take no time: the writers must go on after them."""
+IN_SUITE = () if os.environ.get("TIDESHIFT_PROOF_ALL") else ("add column", "add check", "create index")
+
+
+@pytest.mark.parametrize("kind", IN_SUITE or KINDS)
+def test_no_kind_of_change_is_felt_by_a_writer(tmp_path: Path, seed: int, kind: str) -> None:
+    """The same for every other kind; the suite tries some, TIDESHIFT_PROOF_ALL=1 all."""
+    path = tmp_path / "shop.db"
+    edit, beside = FIRST.get(kind, ((TABLE, TABLE), None))
+    fill(path, "wal", TABLE.replace(*edit))
+    with closing(application(path)) as connection:
+        for text in (beside, None if "spare" in edit[1] else "ALTER TABLE t ADD COLUMN spare TEXT"):
+            connection.execute(text or "SELECT 1")
+
+    with writers(path, seed) as logs:
+        before = told_by(logs)
+        job = carry_out(path, KINDS[kind], strategy=None if kind in AT_ONCE else "shadow_table")
+        if kind in AT_ONCE:
+            until(lambda: min(now - then for now, then in zip(told_by(logs), before, strict=True)) > STATEMENTS_MIN, "the writers at work")
+        inside = [now - then for now, then in zip(told_by(logs), before, strict=True)]
+
+    assert str(job.state) == "synced", job.error
+    assert errors_in(logs)["odd"] == 0, [line for log in logs for line in read_log(log) if line.get("error") == "odd"][:3]
+    assert errors_in(logs)["lock"] == 0
+    assert differences(path, logs, "TEXT") == []
+    assert min(inside) > STATEMENTS_MIN
+    with closing(application(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_value_that_cannot_be_carried_rolls_the_job_back(tmp_path: Path, seed: int) -> None:

@@ -92,7 +92,7 @@ def _may_be_refused(scenario: Scenario) -> bool:
 
 
 def _depends_in_no_plain_way(scenario: Scenario) -> bool:
-    """Whether a unique key depends on the changed column by an expression, a condition or a generated column, or by USING if STRICT."""
+    """Whether a unique key depends on the changed column by an expression, a condition or a generated column; or by USING if STRICT or beside the rowid."""
     table, change = scenario.target, scenario.change
     column = table.column(change.column)
     derived = {column.name} if column.generated else set()
@@ -104,8 +104,12 @@ def _depends_in_no_plain_way(scenario: Scenario) -> bool:
         return True
     if any(quoted(change.column) in text and _is_computed(text) for text in indexes):
         return True
-    by_using = change.using is not None and "STRICT" in table.options
-    return by_using and any(quoted(change.column) in text for text in (*keys, *indexes))
+    if change.using is None:
+        return False
+    alias = table.rowid_column
+    of_rowid = [] if alias is None else [alias, *(other.name for other in table.columns if other.generated and quoted(alias) in other.rest)]
+    looked_up_before = [text for text in (*keys, *indexes) if quoted(change.column) in text]
+    return (bool(looked_up_before) and "STRICT" in table.options) or any(quoted(name) in text for name in of_rowid for text in looked_up_before)
 
 
 def _is_computed(index_text: str) -> bool:

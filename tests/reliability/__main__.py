@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.faults import fail, known_fault
-from tests.crash.scenarios import SCENARIOS
-from tests.crash.strikes import ACTIONS, Strike, cancelled_in_the_middle, golden, strike
+from tests.crash.kinds import EVERY
+from tests.crash.strikes import ACTIONS, Strike, golden, strike, undone
 from tests.reliability.campaigns import CAMPAIGNS, Campaign, Outcome, run_one
 from tests.servers import end_with_parent
 
@@ -116,22 +116,23 @@ def summary(campaign: Campaign, keys: list[str], progress: Progress, options: ar
 
 
 def _group(key: str) -> str:
-    """Return what a key is counted under: all before the last stroke, or the first word where there is none."""
+    """Return what a key is counted under: the test, or all before the last stroke, or the first word where there is none."""
+    if "::" in key:
+        return key.partition("::")[2].partition("[")[0]
     return key.rpartition("/")[0] or key.partition(" ")[0]
 
 
 def replay(words: list[str]) -> bool:
     """Do one printed run again and say what is wrong."""
     name, seed, *texts = words
-    scenario = replace(SCENARIOS[name], seed=int(seed))
+    scenario = replace(EVERY[name], seed=int(seed))
     strikes = [Strike.parse(text) for text in texts]
     twin, _ = golden(scenario)
     if all(one.action in ACTIONS for one in strikes):
         verdict = strike(scenario, twin, strikes)
     else:
-        undone, _ = golden(cancelled_in_the_middle(scenario))
         (one,) = strikes
-        verdict = fail(scenario, twin, undone, known_fault(one), one.ordinal)
+        verdict = fail(scenario, twin, undone(scenario), known_fault(one), one.ordinal)
     print("\n".join([f"{verdict.struck} struck", *verdict.differences]) if verdict.differences else f"{verdict.struck} struck, all is well")
     return not verdict.differences
 

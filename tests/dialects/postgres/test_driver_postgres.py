@@ -94,6 +94,15 @@ def test_a_stronger_default_is_not_weakened(postgres_url):
         assert tx.run_verbatim("SHOW synchronous_commit").scalar() == "remote_apply"
 
 
+def test_what_need_not_be_durable_waits_for_no_disk(postgres_url):
+    """A chunk and its checkpoint are lost together or not at all, and whatever is durable later has them on the disk before it."""
+    with opened(postgres_url) as database:
+        with database.transaction(durable=False) as tx:
+            assert tx.run_verbatim("SHOW synchronous_commit").scalar() == "off"
+        with database.transaction() as tx:
+            assert tx.run_verbatim("SHOW synchronous_commit").scalar() == "on"
+
+
 def test_a_role_without_rights_can_connect(postgres_url):
     """Nothing at the start asks for more than an ordinary role may do."""
     with psycopg.connect(libpq(postgres_url), autocommit=True) as other:
@@ -148,7 +157,7 @@ def test_a_deadlock_asks_to_try_again_and_ends_well(database, table):
 
     with database.transaction() as tx:
         assert tx.run_verbatim(f"SELECT sum(v) FROM {table}").scalar() == 4
-    assert len(tries) == 3
+    assert len(tries) >= 3  # whoever was told may meet the other once more
 
 
 def test_a_serialization_failure_asks_to_try_again(database, table):

@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.servers import sqlite_module
 from tideshift.config import FAST
-from tideshift.ddl.dialect import Comparison, Reorg, Reshaping, Strategy
+from tideshift.ddl.dialect import Comparison
+from tideshift.ddl.reshaping import Reorg, Reshaping, Strategy
 from tideshift.ddl.statement import parse_statement
 from tideshift.dialects.sqlite.dialect import SqliteDialect
 from tideshift.dialects.sqlite.driver import SqliteDriver
@@ -133,13 +134,13 @@ class Change:
         rows = 0
         while True:
             with self.writing() as tx:
-                emptied = self.shadow.empty_chunk(tx, artifacts[0], rows_max=rows_max)
+                emptied = self.dialect.remains.empty_chunk(tx, artifacts[0], rows_max=rows_max)
             rows += emptied
             if not emptied:
                 break
         with self.writing() as tx:
             for artifact in reversed(artifacts):
-                self.shadow.drop(tx, artifact)
+                self.dialect.remains.drop(tx, artifact)
         return rows
 
     def whole(self, between: Callable[[], None] = lambda: None) -> None:

@@ -238,7 +238,7 @@ def test_a_file_of_ours_with_foreign_keys_on_is_not_purged(sqlite_path: Path) ->
             session.connection.rollback()
             try:
                 with pytest.raises(AssertionError), session.transaction() as tx:
-                    change.shadow.drop(tx, change.shadow.artifacts(change.reorg)[0])
+                    change.dialect.remains.drop(tx, change.shadow.artifacts(change.reorg)[0])
             finally:
                 session.connection.exec_driver_sql("PRAGMA foreign_keys = 0")
 

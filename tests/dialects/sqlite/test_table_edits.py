@@ -9,6 +9,7 @@ from tideshift.ddl.change import (
     AddConstraint,
     AlterTable,
     ConstraintKind,
+    DropColumn,
     SetColumnType,
     SetDefault,
 )
@@ -120,3 +121,33 @@ def test_a_typed_operation_cannot_say_more_than_it_is(action) -> None:
 def test_a_clause_in_a_default_is_an_expression() -> None:
     """What could be read as a clause behind a default stands in parentheses."""
     assert "DEFAULT (1 NOT NULL)" in edited(TABLE, SetDefault(column="b", default="1 NOT NULL"))
+
+
+CUT_OUT = {
+    "on a line of its own": ("CREATE TABLE t (\n  a INT, -- of a\n  b INT, -- of b\n  c INT\n)", "CREATE TABLE t (\n  a INT, -- of a\n  c INT\n)"),
+    "behind another one": ("CREATE TABLE t (\n  a INT, b INT,\n  c INT\n)", "CREATE TABLE t (\n  a INT,\n  c INT\n)"),
+    "behind another one, with a remark": ("CREATE TABLE t (a INT, b INT /* of b */, c INT)", "CREATE TABLE t (a INT, c INT)"),
+    "behind another one, before a rule": ("CREATE TABLE t (a INT, b INT,\n  CHECK (a > 0))", "CREATE TABLE t (a INT,\n  CHECK (a > 0))"),
+    "last": ("CREATE TABLE t (\n  a INT,\n  c INT, b INT\n)", "CREATE TABLE t (\n  a INT,\n  c INT\n)"),
+    "first": ("CREATE TABLE t (b INT, a INT)", "CREATE TABLE t (a INT)"),
+}
+
+
+@pytest.mark.parametrize(("text", "left"), CUT_OUT.values(), ids=CUT_OUT)
+def test_a_column_is_cut_out_so_that_the_rest_stays(text: str, left: str) -> None:
+    """Lines, blanks and remarks of the others are as they were."""
+    assert edited(text, DropColumn(column="b")) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "type_text", "retyped"),
+    [
+        ("CREATE TABLE t ([a]INT, b)", "BIGINT", "CREATE TABLE t ([a]BIGINT, b)"),
+        ('CREATE TABLE t ("a"INT)', '"odd type"', 'CREATE TABLE t ("a" "odd type")'),
+        ("CREATE TABLE t ([a], b)", "INT", "CREATE TABLE t ([a] INT, b)"),
+        ("CREATE TABLE t (a INT)", "[odd type]", "CREATE TABLE t (a [odd type])"),
+    ],
+)
+def test_a_type_stands_as_the_old_one_stood(text: str, type_text: str, retyped: str) -> None:
+    """No blank where there was none and none is needed."""
+    assert edited(text, SetColumnType(column="a", type_text=type_text)) == retyped

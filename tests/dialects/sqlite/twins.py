@@ -13,7 +13,7 @@ from tests.dialects.sqlite.shapes import Shape
 from tests.dialects.sqlite.statements import random_statement
 from tests.servers import sqlite_module
 from tideshift.config import FAST
-from tideshift.ddl.dialect import Reorg, Strategy
+from tideshift.ddl.reshaping import Reorg, Strategy
 from tideshift.ddl.statement import parse_statement
 from tideshift.dialects.sqlite.dialect import SqliteDialect
 from tideshift.dialects.sqlite.driver import SqliteDriver
