@@ -23,6 +23,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "cli": reference.command_line,
     "parameters": tables.parameters,
     "profiles": tables.profiles,
+    "command-effects": tables.command_effects,
     "machine-job": lambda: tables.machine(tables.MACHINES["job"]),
     "machine-task": lambda: tables.machine(tables.MACHINES["task"]),
     "machine-subtask": lambda: tables.machine(tables.MACHINES["subtask"]),

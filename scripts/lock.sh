@@ -14,7 +14,8 @@ for name in runtime dev; do
         "../$tools/bin/pip-compile" --quiet --generate-hashes --upgrade --strip-extras --allow-unsafe --no-header \
         --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
         --output-file "$name.txt" "$name.in"
-    cat "$name.head" "$name.txt" >"$name.new"
+    # A remark of the tool on pip itself is left out: everything in the file is meant to be installed.
+    { cat "$name.head"; grep -v '^# The following packages are considered' "$name.txt"; } >"$name.new"
     mv "$name.new" "$name.txt"
     rm "$name.head"
 done

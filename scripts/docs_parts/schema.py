@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tideshift.config import PARAMETERS
+from tideshift.ddl.dialect import RowWork
 from tideshift.ddl.job import Strategy
 from tideshift.ddl.machine import JOB, SchemaState
 from tideshift.dxf.commands import Verdict
@@ -78,6 +79,9 @@ JOB_RECORD = record(
     percent={"type": "number", "minimum": 0, "maximum": 100},
     rows_per_second=nullable(NUMBER),
     eta_seconds=nullable(NUMBER),
+    lock_holder=nullable(
+        record("A process, no living node of ours, that holds the lock which every writer needs at the moment of looking.", process=NATURAL, program=TEXT)
+    ),
     throttle=nullable(record("What slows the job now.", reason=TEXT, limit=nullable(NUMBER), value=nullable(NUMBER))),
     parameters=record("Every parameter by its name.", **dict.fromkeys(PARAMETERS, PARAMETER)),
     allowed=described(each(words(COMMANDS)), "the commands that are possible now"),
@@ -93,10 +97,13 @@ JOB_RECORD = record(
 )
 STAGE = record("One stage of a plan.", name=TEXT, schema_state=words(SchemaState), chunked=FLAG, revertible=FLAG, text=TEXT)
 STEP = record("One thing that will be executed.", phase=TEXT, sql=TEXT, lock=TEXT, hold=TEXT)
+DURABILITY = record(
+    "What a power failure can take, by the database's own settings, for people to read.", setting=TEXT, commands=TEXT, rows=TEXT, application=TEXT,
+)  # fmt: skip
 PLAN = record(
     "What a change would do.", type=TEXT, schema=nullable(TEXT), table=TEXT, strategy=words(Strategy), key_columns=each(TEXT),
-    may_refuse_rows=FLAG, rewrites_rows=FLAG, disk=TEXT, row_total=NATURAL, row_total_exact=FLAG, hold_seconds=NUMBER, seconds_estimate=NUMBER,
-    stages=each(STAGE), steps=each(STEP), warnings=each(TEXT),
+    may_refuse_rows=FLAG, row_work=described(words(RowWork), "what happens to the rows that are there"), rewrites_rows=FLAG, disk=TEXT, disk_bytes=NATURAL, disk_free_bytes=nullable(NATURAL), row_total=NATURAL, row_total_exact=FLAG,
+    hold_seconds=NUMBER, seconds_estimate=NUMBER, stages=each(STAGE), steps=each(STEP), drops=each(TEXT), durability=DURABILITY, warnings=each(TEXT),
 )  # fmt: skip
 ANSWER = record(
     "The answer for one id; `outcome` is known with --wait.", id=NATURAL, verdict=words(Verdict), reason=TEXT,
@@ -126,5 +133,5 @@ SCHEMAS: dict[str, Schema] = {
     "answers": document("pause, resume, cancel, set with --json", answers=each(ANSWER)),
     "plan": document("plan --json", plan=PLAN),
     "nodes": document("nodes --json", nodes=each(NODE)),
-    "doctor": document("doctor --json", findings=each(FINDING), notes=each(TEXT)),
+    "doctor": document("doctor --json", findings=each(FINDING), notes=each(TEXT), durability=DURABILITY),
 }

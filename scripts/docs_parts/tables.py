@@ -9,8 +9,13 @@ from typing import Any
 
 from tideshift import errors, failpoint
 from tideshift.config import FAST, NORMAL, PARAMETERS, Profile
+from tideshift.ddl.actions.one_transaction import CHANGE
+from tideshift.ddl.actions.shadow import CAPTURE, CUT_OVER, REORGANIZE
+from tideshift.ddl.actions.stages import CHECK_ROWS, INSPECT
 from tideshift.ddl.dialect import Capabilities
+from tideshift.ddl.job import effect_of
 from tideshift.ddl.machine import JOB
+from tideshift.dialects.postgres.dialect import PostgresDialect
 from tideshift.dialects.postgres.driver import PostgresDriver
 from tideshift.dialects.sqlite.dialect import SqliteDialect
 from tideshift.dialects.sqlite.driver import SqliteDriver
@@ -18,7 +23,7 @@ from tideshift.dxf.machine import SUBTASK, TASK
 from tideshift.fsm import Machine
 from tideshift.store.driver import DriverCapabilities
 
-__all__ = ["capabilities", "error_codes", "failpoints", "machine", "parameters", "profiles"]
+__all__ = ["capabilities", "command_effects", "error_codes", "failpoints", "machine", "parameters", "profiles"]
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -53,6 +58,17 @@ def machine(of: Machine[Any]) -> str:
         "```mermaid", of.mermaid(), "```", "", f"Begins as *{of.initial}*; ends as {final}.", "",
         _table(("from", "event", "to", "by", "when"), rows),
     ])  # fmt: skip
+
+
+def command_effects() -> str:
+    """Write what each command leads to, at each stage of each plan."""
+    plans = {"shadow_table": (CHECK_ROWS, CAPTURE, REORGANIZE, CUT_OVER, INSPECT), "instant, direct": (CHECK_ROWS, CHANGE, INSPECT)}
+    rows = [
+        (way, stage.name, stage.schema_state, "in chunks" if stage.chunked else "at once", *(effect_of(stages, stage, command) for command in ("cancel", "pause", "set")))
+        for way, stages in plans.items()
+        for stage in stages
+    ]
+    return _table(("strategy", "stage", "schema state", "carried out", "`cancel`", "`pause`", "`set`"), rows)
 
 
 MACHINES = {"job": JOB, "task": TASK, "subtask": SUBTASK}
@@ -94,8 +110,8 @@ def capabilities() -> str:
     rows: list[tuple[str, ...]] = [
         ("store", f"`{f.name}`", *(_cell(getattr(record, f.name)) for record in store.values())) for f in fields(DriverCapabilities)
     ]
-    ddl = SqliteDialect.capabilities
-    rows += [("schema changes", f"`{f.name}`", _cell(getattr(ddl, f.name)), "not yet") for f in fields(Capabilities)]
+    ddl = (SqliteDialect.capabilities, PostgresDialect.capabilities)
+    rows += [("schema changes", f"`{f.name}`", *(_cell(getattr(record, f.name)) for record in ddl)) for f in fields(Capabilities)]
     return _table(("layer", "capability", *store), rows)
 
 
