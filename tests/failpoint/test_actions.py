@@ -12,7 +12,7 @@ from threading import Event, Thread
 import pytest
 
 from tideshift import failpoint
-from tideshift.failpoint import NOT_FIRED, FailpointError, InjectedFault
+from tideshift.failpoint import NOT_FIRED, FailpointError, InjectedFault, activation
 from tideshift.failpoint.errors import DeclarationError, TermNotPossible
 from tideshift.failpoint.named_errors import registered_errors
 
@@ -242,3 +242,21 @@ def test_a_pause_may_have_a_time_limit():
         assert site() == []
 
     assert enabled.status.fired == 1
+
+
+@pytest.mark.parametrize("terms", ["pause", "pause(600000)", 'sleep("10m")'])
+def test_no_single_wait_is_long(terms, monkeypatch):
+    """A signal that comes between the last look and the lock is seen at the next slice, not when the whole time is over."""
+    asked = []
+
+    class Impatient(Event):
+        def wait(self, timeout=None):
+            asked.append(timeout)
+            return len(asked) == 3  # released at the third slice
+
+    monkeypatch.setattr(activation, "Event", Impatient)
+    with failpoint.enable(PLACE, terms):
+        assert site() == []
+
+    assert len(asked) == 3
+    assert all(timeout is not None and timeout <= 1 for timeout in asked)

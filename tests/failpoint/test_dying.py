@@ -56,10 +56,11 @@ def start(script):
 
 def outcome(child):
     """Wait for the child and give its exit status and what it wrote."""
-    try:
-        output, errors = child.communicate(timeout=LIMIT_SECONDS)
-    finally:
-        child.kill()
+    with child:
+        try:
+            output, errors = child.communicate(timeout=LIMIT_SECONDS)
+        finally:
+            child.kill()
     return child.returncode, output, errors
 
 

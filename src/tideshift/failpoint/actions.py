@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from threading import Event, get_ident
 from typing import Any, Final, assert_never
 
@@ -28,6 +29,7 @@ class NotFired(Enum):
 
 
 NOT_FIRED: Final = NotFired.NOT_FIRED
+SLICE_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ def perform(order: Order) -> Any:
             raise order.build_error()
         case Action.SLEEP | Action.PAUSE:
             # A pause without a time-out ends when the activation does: disable, re-enable, or KeyboardInterrupt.
-            order.released.wait(order.term.wait_seconds)
+            _wait(order.released, order.term.wait_seconds)
         case Action.PRINT:
             _print(order)
         case Action.EXIT:
@@ -80,6 +82,14 @@ def _print(order: Order) -> None:
     text = order.term.argument(default=context)
     sys.stderr.write(f"failpoint {order.point_name}: {text}\n")
     sys.stderr.flush()
+
+
+def _wait(released: Event, seconds: float | None) -> None:
+    """Wait in slices: a signal that comes just before a lock is waited for does not end that wait, and Ctrl-C would be lost for all of it."""
+    deadline = inf if seconds is None else time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:  # ends: the clock goes on, or the activation ends
+        if released.wait(min(left, SLICE_SECONDS)):
+            return
 
 
 def _yield_time_slice() -> None:
