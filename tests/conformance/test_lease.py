@@ -10,9 +10,9 @@ from sqlalchemy import insert, select, update
 
 from tests.databases import opened
 from tideshift.config import FAST
-from tideshift.errors import AmbiguousCommit
+from tideshift.errors import AmbiguousCommit, StateChanged
 from tideshift.store import points
-from tideshift.store.lease import Lease, Tenure, tenure_guard
+from tideshift.store.lease import Lease, Tenure, hold_to_commit, tenure_guard
 from tideshift.store.tables import event, owner_lease
 
 BEYOND_LEASE_SECONDS = FAST.lease_seconds + 0.001
@@ -298,3 +298,31 @@ def test_an_owner_whose_process_ended_is_succeeded_at_once(stepped, ann, bob):
 
     assert bob.acquire() == Tenure("owner", "bob", 2)
     assert not ann.renew(old)
+
+
+def test_a_long_transaction_holds_the_lease_to_its_commit(stepped, ann, bob, clock, one_event):
+    """The work took longer than the lease, and nobody took over: it counts, and the lease is good again for its time."""
+    tenure = ann.acquire()
+    with stepped.transaction() as tx:
+        tx.execute(insert(event).values(at=0, actor="a", kind="long work"))
+        clock.advance(10 * BEYOND_LEASE_SECONDS)
+        hold_to_commit(tx, tenure)
+        assert tx.execute(update(event).where(event.c.id == 1, tenure_guard(tenure, tx)).values(kind="moved")).rowcount == 1
+
+    assert bob.acquire() is None
+    assert ann.renew(tenure)
+
+
+def test_nobody_holds_a_lease_that_went_to_another(stepped, ann, bob, clock):
+    """Whoever was succeeded holds nothing, and what its transaction did is taken back."""
+    old = ann.acquire()
+    clock.advance(BEYOND_LEASE_SECONDS)
+    new = bob.acquire()
+
+    with pytest.raises(StateChanged), stepped.transaction() as tx:
+        tx.execute(insert(event).values(at=0, actor="a", kind="late work"))
+        hold_to_commit(tx, old)
+
+    with stepped.transaction() as tx:
+        assert tx.execute(select(event.c.id)).all() == []
+    assert bob.renew(new)

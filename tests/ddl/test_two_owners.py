@@ -149,3 +149,22 @@ def resumed_to_the_end(engine, job_id):
     if state is J.PAUSED:
         engine.ddl.resume(job_id)
     return state is J.SYNCED
+
+
+LONG_WAYS = [
+    pytest.param("direct", points.AFTER_CHANGE, id="direct"),
+    pytest.param("shadow_table", points.AFTER_CAPTURE, id="capture"),
+    pytest.param("shadow_table", points.AFTER_SWAP, id="swap"),
+]
+
+
+@pytest.mark.parametrize(("strategy", "point"), LONG_WAYS)
+def test_a_transaction_that_outlasts_the_lease_is_not_done_again(engine, failpoints, strategy, point):
+    """While one transaction keeps every other from writing nobody can renew; what it did counts all the same, the first time."""
+    passed = failpoints.enable(point, "call", call=lambda **_context: engine.cluster.clock.advance(100 * engine.database.profile.lease_seconds))
+    job = engine.submit(strategy=strategy)
+
+    engine.run_to(job.id, J.SYNCED)
+
+    engine.assert_changed(job.id)
+    assert passed.hits == 1

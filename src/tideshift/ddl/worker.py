@@ -29,7 +29,7 @@ from tideshift.dxf.machine import TaskState
 from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, DatabaseFailed, Transaction
-from tideshift.store.lease import Tenure
+from tideshift.store.lease import Tenure, hold_to_commit
 
 __all__ = ["Worker"]
 
@@ -172,6 +172,7 @@ class Worker:
             self.dialect.shadow.install(tx, job.reorg)
             if points.AFTER_CAPTURE.on:
                 points.AFTER_CAPTURE.fire(job=job.id)
+            hold_to_commit(tx, tenure)
             tables.move_job(
                 tx, job, "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state, err_count=0,
                 next_try_at=None, error=None,
@@ -199,6 +200,7 @@ class Worker:
                 tables.hand_over_artifacts(tx, job.id)
             if points.AFTER_CHANGE.on:
                 points.AFTER_CHANGE.fire(job=job.id)
+            hold_to_commit(tx, tenure)
             tables.move_job(
                 tx, job, "finish" if last else "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
                 revertible=not last, err_count=0, next_try_at=None, error=None,

@@ -18,11 +18,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, and_, exists, insert, literal, or_, select, update
 
 from tideshift.config import Profile
+from tideshift.errors import StateChanged
 from tideshift.store.database import ConstraintViolated, Database, Transaction
 from tideshift.store.driver import SessionIdentity
 from tideshift.store.tables import owner_lease
 
-__all__ = ["Lease", "Tenure", "tenure_guard"]
+__all__ = ["Lease", "Tenure", "hold_to_commit", "tenure_guard"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ def tenure_guard(tenure: Tenure, tx: Transaction) -> ColumnElement[bool]:
     """Return the condition that this tenure still holds, for the WHERE of an owner's move."""
     held = and_(_is(tenure), owner_lease.c.expires_at > tx.now_expression())
     return exists(select(owner_lease.c.name).where(held))
+
+
+def hold_to_commit(tx: Transaction, tenure: Tenure) -> None:
+    """Prolong the tenure from inside the transaction that does the owner's work, however long that took; `StateChanged` when it is over.
+
+    Where one transaction keeps all others from writing, nobody could renew meanwhile, and nobody could take over either. Whoever would
+    succeed needs the same row, so from here to the commit nobody does: the time of expiry need not be looked at.
+    """
+    expires_at = tx.now_expression() + round(tx.database.profile.lease_seconds * 1000)
+    if tx.execute(update(owner_lease).where(_is(tenure)).values(expires_at=expires_at)).rowcount == 0:
+        raise StateChanged(f"{tenure.owner_id} is not the owner any more")
 
 
 class Lease:

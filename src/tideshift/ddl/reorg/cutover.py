@@ -13,7 +13,7 @@ from tideshift.ddl.job import Job, Stage
 from tideshift.ddl.reorg.catch_up import CUTOVER_ROWS
 from tideshift.ddl.reorg.verify import settle
 from tideshift.store.database import Database
-from tideshift.store.lease import Tenure
+from tideshift.store.lease import Tenure, hold_to_commit
 
 __all__ = ["cut_over", "drain_a_little"]
 
@@ -55,6 +55,7 @@ def cut_over(database: Database, dialect: Dialect, job: Job, stage: Stage, tenur
         tables.keep_as_old(tx, job.id, drop_after=None)
         if points.AFTER_SWAP.on:
             points.AFTER_SWAP.fire(job=job.id)
+        hold_to_commit(tx, tenure)
         return tables.move_job(
             tx, job, "finish", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
             revertible=False, err_count=0, next_try_at=None, error=None,
