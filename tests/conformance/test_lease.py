@@ -319,7 +319,7 @@ def test_nobody_holds_a_lease_that_went_to_another(stepped, ann, bob, clock):
     clock.advance(BEYOND_LEASE_SECONDS)
     new = bob.acquire()
 
-    with pytest.raises(StateChanged), stepped.transaction() as tx:
+    with pytest.raises(StateChanged), stepped.transaction() as tx:  # noqa: PT012
         tx.execute(insert(event).values(at=0, actor="a", kind="late work"))
         hold_to_commit(tx, old)
 

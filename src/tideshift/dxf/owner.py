@@ -74,7 +74,10 @@ class Owner:
                 log.warning("the lease is over or went to somebody else")
                 self.tenure = None
                 return
-        except (errors.Retryable, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull) as error:
+        except errors.Retryable as error:
+            log.info("the lease was not renewed yet: %s", error)  # Also while a long transaction of this very process keeps everybody waiting.
+            return
+        except (errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull) as error:
             log.warning("the lease was not renewed: %s", error)
             return
         self._renewed_at = before

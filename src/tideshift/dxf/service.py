@@ -37,6 +37,8 @@ class Service:
         self.owner = owner
         self.node = node
         self._version = version
+        self.moved = threading.Event()
+        """Set when the owner of this process did something that may be worth a look; whoever waits for it clears it."""
         self._threads: list[threading.Thread] = []
         self._owner_wake = threading.Event()
         self._node_wake = threading.Event()
@@ -116,6 +118,7 @@ class Service:
         while not self.node.stopping.is_set():
             if self.owner.tick():
                 self._node_wake.set()
+                self.moved.set()
             else:
                 self._rest(self._owner_wake)
 

@@ -1,11 +1,13 @@
 """Following a job to its end: one live line on a terminal, else one plain line per change or every ten seconds.
 
 Looking costs the job nothing: one short read every quarter of a second, given up at once when the database is busy.
+Where the owner is in this process, it tells when there is something to see, and nobody waits for the next look.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ __all__ = ["Follower", "Report", "live_line", "plain_line"]
 
 log = logging.getLogger("tideshift.cli")
 LOOK_SECONDS = 0.25
+LOOK_SECONDS_MIN = 0.02
 LOOK_WAIT_SECONDS = 0.5
 PLAIN_SECONDS = 10.0
 REPORT_SECONDS = 1.0
@@ -44,6 +47,7 @@ class Follower:
         self.screen = screen
         self.interruption = interruption
         self.own_node = own_node
+        self.moved: threading.Event | None = None
         self.report = report
         self.tells = tells
         self.deadline = None if timeout_seconds is None else self.clock.monotonic() + timeout_seconds
@@ -105,7 +109,10 @@ class Follower:
         """Wait until the next look."""
         if self.deadline is not None and self.clock.monotonic() >= self.deadline:
             raise WaitTimeout(f"the time is over; {what}")
-        self.interruption.wait(self.clock, LOOK_SECONDS)
+        self.interruption.wait(self.clock, LOOK_SECONDS_MIN)
+        self.interruption.wait(self.clock, LOOK_SECONDS - LOOK_SECONDS_MIN, wake=self.moved)
+        if self.moved is not None:
+            self.moved.clear()
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -52,13 +52,15 @@ class Interruption:
         if self.count:
             raise Interrupted("interrupted")
 
-    def wait(self, clock: Clock, seconds: float) -> None:
-        """Wait in slices, and raise `Interrupted` as soon as there was a signal."""
+    def wait(self, clock: Clock, seconds: float, *, wake: threading.Event | None = None) -> None:
+        """Wait in slices, or until the event is set, and raise `Interrupted` as soon as there was a signal."""
         deadline = clock.monotonic() + seconds
         self.check()
         while (left := deadline - clock.monotonic()) > 0:  # ends: the clock goes on
-            clock.wait(self._never, min(left, SLICE_SECONDS))
+            woken = clock.wait(wake or self._never, min(left, SLICE_SECONDS))
             self.check()
+            if woken:
+                return
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.count += 1

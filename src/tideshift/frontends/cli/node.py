@@ -42,7 +42,8 @@ def node_command(ctx: click.Context, slots: int, until_idle: bool) -> int:
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.CREATED) as connected, Interruption() as interruption:
         try:
-            with node_of_this_process(connected, settings.screen, wanted=True, slots=slots) as name:
+            with node_of_this_process(connected, settings.screen, slots=slots) as service:
+                name = service.node.name
                 settings.screen.message(f"node {name} runs with {slots} slots; stop it with Ctrl-C")
                 while (idle := _seen_idle(connected) if until_idle else None) is None:  # ends: idle, or interrupted
                     interruption.wait(connected.database.clock, LOOK_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +18,7 @@ from tideshift.frontends.cli.story import story_of
 
 if TYPE_CHECKING:
     from tideshift.connect import Connected
+    from tideshift.dxf.service import Service
 
 __all__ = ["node_of_this_process", "print_end", "see_through"]
 
@@ -36,7 +37,9 @@ def see_through(
     job: Job | None = None
     stopped: TideshiftError | None = None
     try:
-        with node_of_this_process(connected, screen, wanted=own_node) as name:
+        with node_of_this_process(connected, screen) if own_node else nullcontext() as service:
+            if service is not None:
+                name, follower.moved = service.node.name, service.moved
             job = follower.until_final(job_id)
             if own_node and job["state"] == "synced":
                 job = _see_purge(follower, screen, job)
@@ -78,14 +81,11 @@ def _purge_interrupted(screen: Screen, stopped: TideshiftError, job_id: int, *, 
 
 
 @contextmanager
-def node_of_this_process(connected: Connected, screen: Screen, *, wanted: bool, slots: int = SLOTS) -> Iterator[str | None]:
-    """Run an ordinary node (and candidate for ownership) in this process; yield its name."""
-    if not wanted:
-        yield None
-        return
+def node_of_this_process(connected: Connected, screen: Screen, *, slots: int = SLOTS) -> Iterator[Service]:
+    """Run an ordinary node (and candidate for ownership) in this process; yield it."""
     with connected.service(slots=slots) as service:
         try:
-            yield service.node.name
+            yield service
         except Interrupted:
             screen.message("stopping: what is under way is finished or given back")
             raise
