@@ -21,11 +21,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import fast
 import strategies
 import workload
 from processes import JOB_SECONDS_MAX, WRITE_INTERVAL_SECONDS, finish, start, writer
@@ -38,7 +40,7 @@ from tideshift.dialects.sqlite.library import sqlite_library
 COPY_STEP = 1
 HELP_RUNS = 21
 RESULTS = Path(__file__).resolve().parent / "results"
-BENCHES = ("pairs", "job", "strategies", "trade", "memory", "help")
+BENCHES = ("pairs", "job", "strategies", "fast", "trade", "memory", "help")
 
 
 @dataclass(frozen=True)
@@ -327,12 +329,14 @@ def main(arguments: Sequence[str]) -> int:
         }  # fmt: skip
         print("  ".join(f"{name}={value}" for name, value in machine.items()), flush=True)
         parts = {
-            "pairs": bench.pairs, "job": bench.whole_job, "strategies": strategies.measure, "trade": bench.trade, "memory": bench.memory, "help": bench.help,
+            "pairs": bench.pairs, "job": bench.whole_job, "strategies": partial(strategies.measure, bench), "fast": partial(fast.measure, bench),
+            "trade": bench.trade, "memory": bench.memory, "help": bench.help,
         }  # fmt: skip
         for name in options.only.split(","):
-            print(f"── {name}: {(parts[name].__doc__ or '').strip()}", flush=True)
+            described = parts[name].func if isinstance(parts[name], partial) else parts[name]
+            print(f"── {name}: {(described.__doc__ or '').strip()}", flush=True)
             bench.part = name
-            parts[name](bench) if name == "strategies" else parts[name]()
+            parts[name]()
     failed = [result.name for result in bench.results if result.verdict == "FAIL"]
     target = RESULTS / ("sqlite-quick.json" if options.quick else "sqlite.json")
     target.parent.mkdir(exist_ok=True)
