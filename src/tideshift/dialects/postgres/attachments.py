@@ -25,8 +25,11 @@ class Attachments:
 
 
 def read_attachments(tx: Transaction, layout: Layout) -> Attachments:
-    """Read everything but keys, indexes, sequences and foreign keys, which the swap itself exchanges."""
-    renamed = dict(layout.columns)
+    """Read everything but keys, indexes, sequences, foreign keys and views, which the swap itself exchanges.
+
+    The columns that go on bear their new names already.
+    """
+    renamed = {name: name for _, name in layout.columns}
     found = Attachments()
     binds = (layout.oid,)
     table = layout.source
@@ -49,7 +52,6 @@ def read_attachments(tx: Transaction, layout: Layout) -> Attachments:
     for dropped, added in tx.run_verbatim(_PUBLICATIONS, binds).rows:
         found.before.append(dropped)
         found.after.append(added)
-    found.after += [text for (text,) in tx.run_verbatim(_VIEWS, binds).rows]
     found.after += _comments(tx, layout, renamed)
     return found
 
@@ -151,13 +153,6 @@ SELECT 'ALTER PUBLICATION ' || pg_catalog.quote_ident(pubname) || ' DROP TABLE '
        || coalesce(' WHERE (' || pg_catalog.pg_get_expr(r.prqual, r.prrelid) || ')', '')
 FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE r.prrelid = $1 ORDER BY pubname
-"""
-_VIEWS = """
-SELECT DISTINCT 'CREATE OR REPLACE VIEW ' || pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)
-       || CASE WHEN c.reloptions IS NULL THEN '' ELSE ' WITH (' || array_to_string(c.reloptions, ', ') || ')' END || ' AS ' || pg_catalog.pg_get_viewdef(c.oid)
-FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1 AND c.relkind = 'v'
 """
 _COMMENTS = """
 SELECT 'table', NULL, NULL, description FROM pg_catalog.pg_description WHERE classoid = 'pg_catalog.pg_class'::regclass AND objoid = $1 AND objsubid = 0

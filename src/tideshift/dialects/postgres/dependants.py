@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tideshift.store.database import Transaction
 
 __all__ = ["of_column"]
@@ -9,8 +11,10 @@ __all__ = ["of_column"]
 _OF_COLUMN = """
 SELECT DISTINCT d.classid::regclass::text, d.deptype::text, d.objsubid,
        CASE WHEN d.classid = 'pg_catalog.pg_rewrite'::regclass
-            THEN 'view ' || (SELECT r.ev_class::regclass::text FROM pg_catalog.pg_rewrite r WHERE r.oid = d.objid)
-            ELSE pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid) END
+            THEN (SELECT CASE WHEN r.rulename = '_RETURN' THEN CASE c.relkind WHEN 'm' THEN 'materialized view ' ELSE 'view ' END ELSE 'rule ' || r.rulename || ' of ' END
+                         || r.ev_class::regclass::text FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class WHERE r.oid = d.objid)
+            ELSE pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid) END,
+       EXISTS (SELECT 1 FROM pg_catalog.pg_rewrite r WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid AND r.ev_class = ANY ($3::bigint[]))
 FROM pg_catalog.pg_depend d
 WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1 AND d.refobjsubid = $2
 """
@@ -18,10 +22,15 @@ _OWN = ("pg_attrdef", "pg_constraint", "pg_class", "pg_statistic_ext")
 """Indexes, constraints, defaults, sequences and statistics follow a column by themselves."""
 
 
-def of_column(tx: Transaction, table: int, number: int, *, statistics: bool = False) -> list[str]:
-    """Name the views, rules, policies, triggers, generated columns and publications (and extended statistics) that use a column."""
+def of_column(tx: Transaction, table: int, number: int, *, statistics: bool = False, but: Collection[int] = ()) -> list[str]:
+    """Name the views, rules, policies, triggers, generated columns and publications (and extended statistics) that use a column.
+
+    `but` are views that are taken care of, with their rules.
+    """
     found = []
-    for kind, deptype, subid, what in tx.run_verbatim(_OF_COLUMN, (table, number)).rows:
+    for kind, deptype, subid, what, cared_for in tx.run_verbatim(_OF_COLUMN, (table, number, list(but))).rows:
+        if cared_for:
+            continue
         bare = kind.rpartition(".")[2]
         generated = bare == "pg_class" and subid > 0
         if bare not in _OWN or (bare == "pg_statistic_ext" and statistics) or generated or (bare == "pg_attrdef" and deptype == "n" and "default value" not in what):

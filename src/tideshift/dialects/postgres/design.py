@@ -38,9 +38,11 @@ from tideshift.dialects.postgres.dependants import of_column
 from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.names import own_name, qualified
 from tideshift.dialects.postgres.recipe import Recipe
-from tideshift.dialects.postgres.rehearsal import Probe, Refused, probe
+from tideshift.dialects.postgres.rehearsal import PROBE, Probe, Refused, probe
 from tideshift.dialects.postgres.shadow_design import design_shadow
 from tideshift.dialects.postgres.source import SourceTable, find_table, own_search_path
+from tideshift.dialects.postgres.view_trial import try_views
+from tideshift.dialects.postgres.views import Views
 from tideshift.errors import PlanRefused
 from tideshift.store.database import Transaction
 
@@ -65,6 +67,8 @@ class Designer:
         self.wished = wished
         self.cost = _Cost()
         self.reasons: list[str] = []
+        self.retyped: list[int] = []
+        """The numbers of columns that get another type."""
 
     def design(self, change: Change) -> Reshaping:
         """Return the way, or raise `NotFound` or `PlanRefused` with every reason."""
@@ -93,6 +97,7 @@ class Designer:
             for action in change.actions:
                 self._take(recipe, trial, action)
             shape = trial.shape()
+            self._see_views(source)
         if not self.reasons and self.wished is None and self.cost.rewrites and self.cost.seconds > estimate.LOCK_BUDGET_SECONDS:
             return design_shadow(self, change, source)
         return self.reshaping(recipe, shape=None if isinstance(change.actions[0], (RenameColumn, RenameTable)) else shape)
@@ -184,7 +189,10 @@ class Designer:
 
     def _type(self, recipe: Recipe, trial: Probe, action: SetColumnType) -> None:
         source, column = recipe.source, recipe.source.column(action.column)
-        self._see_unused(source, action.column, "is used by")
+        views = Views.read(self.tx, source.oid, changed=[column.number], moves=False)
+        followed = [one.oid for one in views.views] + [one.view for one in views.rules]
+        self.reasons += [f"{action.column} is used by {what}: drop or change that first" for what in of_column(self.tx, source.oid, column.number, but=followed)]
+        self.retyped.append(column.number)
         using = "" if action.using is None else f" USING {action.using}"
         self.cost.may_refuse = True
         self._clause(recipe, trial, f"ALTER COLUMN {quote(action.column)} TYPE {action.type_text}{using}", fragment=action.using or action.type_text)
@@ -192,6 +200,17 @@ class Designer:
         became = next((str(one[1]) for one in trial.shape() if one[0] == action.column), "")
         if action.using is None and column.type_text != became and {_bare(column.type_text), _bare(became)} == times:
             self.reasons.append(f"what {action.column} means depends on a time zone: say which one, with USING {action.column} AT TIME ZONE '…'")
+
+    def _see_views(self, source: SourceTable) -> None:
+        """See that every view over a column that gets another type can be set aside and made anew over the new one."""
+        views = Views.read(self.tx, source.oid, changed=self.retyped, moves=False)
+        if self.reasons or not (self.retyped and views.views):
+            return
+        self.reasons += views.owned_by_others(self.tx) + views.obstacles(self.tx, {one.oid for one in views.over(views.touched)})
+        if not self.reasons:
+            tried = try_views(self.tx, views, source, copy=PROBE, columns=[(one.name, one.name) for one in source.columns])
+            self.reasons += tried.reasons
+            self.cost.warnings += tried.warnings
 
     def not_null(self, recipe: Recipe, trial: Probe, name: str) -> None:
         """Prove it by a check that is validated beside the traffic; SET NOT NULL then need not look itself."""
@@ -269,7 +288,7 @@ class Designer:
             warnings=tuple(self.cost.warnings),
             detail={
                 "oid": source.oid, "table": source.quoted, "search_path": own_search_path(self.tx), "shape": shape, "wanted": wanted or {},
-                "before": [[one.name, one.type_text, one.not_null] for one in source.columns],
+                "retyped": self.retyped, "before": [[one.name, one.type_text, one.not_null] for one in source.columns],
             },
         )  # fmt: skip
 

@@ -37,22 +37,14 @@ _QUERIES = (
     f"""SELECT DISTINCT {_OBJECT} || ' uses the type of its rows' FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_type t ON t.oid = d.refobjid
          WHERE d.refclassid = 'pg_catalog.pg_type'::regclass AND d.deptype = 'n' AND (t.typrelid = $1 OR t.typelem IN (SELECT oid FROM pg_catalog.pg_type WHERE typrelid = $1))
            AND NOT (d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = $1)""",
-    f"""SELECT 'the materialized view ' || c.oid::regclass::text || ' reads it' FROM pg_catalog.pg_class c
-        WHERE c.relkind = 'm' AND EXISTS (SELECT 1 FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass
-              AND d.objid = r.oid WHERE r.ev_class = c.oid AND {_IS_TABLE})""",
     f"""SELECT DISTINCT 'the rule ' || r.rulename::text || ' of ' || r.ev_class::regclass::text || ' uses it' FROM pg_catalog.pg_rewrite r
-          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid
-         WHERE {_IS_TABLE} AND r.rulename <> '_RETURN' AND r.ev_class <> $1""",
+          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
+         WHERE {_IS_TABLE} AND r.rulename <> '_RETURN' AND c.relkind <> 'v' AND r.ev_class <> $1""",
     f"""SELECT DISTINCT {_OBJECT} || ' uses it' FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_policy p ON p.oid = d.objid
          WHERE {_IS_TABLE} AND d.classid = 'pg_catalog.pg_policy'::regclass AND p.polrelid <> $1""",
     """SELECT 'the trigger ' || tgname::text || ' of ' || tgrelid::regclass::text || ' names it' FROM pg_catalog.pg_trigger
         WHERE tgconstrrelid = $1 AND tgrelid <> $1 AND NOT tgisinternal""",
     # What would have to be made by somebody else.
-    f"""SELECT 'the view ' || c.oid::regclass::text || ' reads it and belongs to ' || pg_catalog.pg_get_userbyid(c.relowner)::text || ': GRANT '
-               || pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner)) || ' TO ' || pg_catalog.quote_ident(current_user)
-          FROM pg_catalog.pg_class c WHERE c.relkind = 'v' AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE')
-           AND EXISTS (SELECT 1 FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass
-               AND d.objid = r.oid WHERE r.ev_class = c.oid AND {_IS_TABLE})""",
     """SELECT 'the foreign key ' || f.conname::text || ' of ' || f.conrelid::regclass::text || ' refers to it, and that table belongs to '
               || pg_catalog.pg_get_userbyid(c.relowner)::text || ': GRANT ' || pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner)) || ' TO '
               || pg_catalog.quote_ident(current_user)

@@ -101,6 +101,8 @@ class Layout:
     left_unvalidated: tuple[str, ...]
     """Foreign keys that are not validated and stay so: by name, those of other tables behind the table's oid."""
     row_bytes: int
+    retyped: tuple[int, ...] = ()
+    """Source columns by number whose type or collation changes: views over them may have to be made anew."""
 
     @property
     def source(self) -> str:
@@ -121,6 +123,7 @@ class Layout:
             "indexes": tuple(IndexPlan(**one) for one in record["indexes"]),
             **{name: tuple(map(tuple, record[name])) for name in ("columns", "identities", "new_identities")},
             **{name: tuple(record[name]) for name in ("settings", "compared", "late_checks", "dropped_constraints", "foreign_keys", "widened", "left_unvalidated")},
+            "retyped": tuple(record.get("retyped", ())),
         }
         return cls(**{**record, **made})
 

@@ -33,18 +33,22 @@ def limit_waits(tx: Transaction, *, job_id: int, tries: int) -> None:
     tx.run_verbatim("SELECT pg_catalog.set_config('lock_timeout', $1, true)", (f"{wait_ms}ms",))
 
 
-def take(tx: Transaction, tables: dict[int, str], mode: str) -> None:
+def take(tx: Transaction, tables: dict[int, str], mode: str, *, views: dict[int, str] | None = None) -> None:
     """Lock tables in the order of their oids, so that two jobs never wait for one another; raise `LockTimeout` naming who is in the way.
+
+    `views` are locked with them, each by a statement of its own (`Views.locks`).
 
     Only the first may be waited for as long as it was said: who waits for a second table holds the first one, and whoever
     has the second and wants the first would be the one that the server ends, after `deadlock_timeout`.
     """
-    for number, (oid, name) in enumerate(sorted(tables.items())):
+    statements = {oid: (name, f"LOCK TABLE {name} IN {mode} MODE") for oid, name in tables.items()}
+    statements |= {oid: (f"a view over it ({text.split(' ')[2]})", text) for oid, text in (views or {}).items()}
+    for number, (oid, (name, text)) in enumerate(sorted(statements.items())):
         if number == 1:
             tx.run_verbatim("SELECT pg_catalog.set_config('lock_timeout', $1, true)", (f"{_FURTHER_MS}ms",))
         tx.run_verbatim("SAVEPOINT tideshift_lock")
         try:
-            tx.run_verbatim(f"LOCK TABLE {name} IN {mode} MODE")
+            tx.run_verbatim(text)
         except LockTimeout as error:
             tx.run_verbatim("ROLLBACK TO SAVEPOINT tideshift_lock")
             raise LockTimeout(f"{name} is in use: {'; '.join(blockers(tx, oid)) or 'by somebody who may not be seen'}", table=name) from error

@@ -11,6 +11,7 @@ from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.layout import Layout
 from tideshift.dialects.postgres.names import own_name, parts_of
 from tideshift.dialects.postgres.source import user_path
+from tideshift.dialects.postgres.views import Views
 from tideshift.errors import SchemaChanged, ValueRefused
 from tideshift.store.database import ConstraintViolated, Session, Transaction
 
@@ -53,14 +54,18 @@ class PostgresNative:
         this = reorg.reshaping.native_steps[step]
         locks.limit_waits(tx, job_id=reorg.job_id, tries=tries)
         others = {int(oid): table for oid, table in this.detail["locked"].items()}
+        views = Views.read(tx, detail["oid"], changed=detail.get("retyped", ()) if step == len(reorg.reshaping.native_steps) - 1 else (), moves=False)
         if this.detail["sql"]:
-            locks.take(tx, {detail["oid"]: detail["table"], **others}, "SHARE ROW EXCLUSIVE" if others else "ACCESS EXCLUSIVE")
+            mode = "SHARE ROW EXCLUSIVE" if others else "ACCESS EXCLUSIVE"
+            locks.take(tx, {detail["oid"]: detail["table"], **others}, mode, views=views.locks())
         self._see_unchanged(tx, reorg)
         self._see_columns(tx, reorg, step)
+        aside = _set_aside(tx, views)
         for sql in this.detail["sql"]:
             if points.CHANGE.on:
                 points.CHANGE.fire(job=reorg.job_id, step=step)
             self._run(tx, reorg, _named(sql, reorg))
+        views.make_anew(tx, aside)
         if points.CHANGED.on:
             points.CHANGED.fire(job=reorg.job_id, step=step)
 
@@ -177,6 +182,15 @@ class PostgresNative:
             if rows:
                 return ValueRefused(f"{message}: the row with ({key}) = {rows[0][0]}", key={key: rows[0][0]})
         return ValueRefused(message, values=getattr(diagnosis, "message_detail", None) or message)
+
+
+def _set_aside(tx: Transaction, views: Views) -> list[tuple[str, str]]:
+    """Drop the views over a column that gets another type, since the server changes none under a view."""
+    anew = {one.oid for one in views.over(views.touched)}
+    reasons = [*views.obstacles(tx, anew), *(f"a temporary view of another session is in the way: {name}" for name in views.passing())]
+    if reasons:
+        raise SchemaChanged("; ".join(reasons))
+    return views.set_aside(tx, anew)
 
 
 def _validated(reorg: Reorg) -> list[str]:

@@ -14,9 +14,10 @@ from tideshift.dialects.postgres.pointing import point_at
 from tideshift.dialects.postgres.source import SourceTable, own_search_path, user_path
 from tideshift.store.database import ConstraintViolated, DatabaseFailed, Transaction
 
-__all__ = ["Probe", "Refused", "Touched", "alter", "probe"]
+__all__ = ["PROBE", "Probe", "Refused", "Touched", "alter", "probe"]
 
-_NAME = "tideshift_probe"
+PROBE = "tideshift_probe"
+"""What the copy is called."""
 _FILES = """
 SELECT coalesce(x.indexrelid, 0)::bigint, pg_catalog.pg_relation_filenode(coalesce(x.indexrelid, c.oid))::bigint
 FROM pg_catalog.pg_class c LEFT JOIN LATERAL (SELECT NULL::oid AS indexrelid UNION ALL SELECT indexrelid FROM pg_catalog.pg_index WHERE indrelid = c.oid) x ON true
@@ -51,7 +52,7 @@ class Probe:
     def run(self, clause: str, *, fragment: str | None = None) -> Touched:
         """Carry one clause out on the copy; raise `Refused`, or `BadStatement` where the user's own text in it is wrong by itself."""
         before = self._files()
-        alter(self._tx, f"pg_temp.{_NAME}", clause, fragment=fragment, path=self._path)
+        alter(self._tx, f"pg_temp.{PROBE}", clause, fragment=fragment, path=self._path)
         after = self._files()
         # An index whose storage is kept may stand there under another oid.
         made = {file for one, file in after.items() if one} - set(before.values())
@@ -60,7 +61,7 @@ class Probe:
     def checks(self) -> dict[str, str]:
         """Return the checks of the copy: what the server calls one after the copy's name, and its whole name."""
         rows = self._tx.run_verbatim("SELECT conname::text FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND contype = 'c'", (self._oid,)).rows
-        return {name: name.removeprefix(f"{_NAME}_") for (name,) in rows}
+        return {name: name.removeprefix(f"{PROBE}_") for (name,) in rows}
 
     def shape(self) -> list[list[object]]:
         """Return the columns as they are now: name, type, and what they demand."""
@@ -93,8 +94,8 @@ def probe(tx: Transaction, source: SourceTable) -> Iterator[Probe]:
     """Make the copy, and take everything back at the end."""
     tx.run_verbatim("SAVEPOINT tideshift_probe")
     try:
-        tx.run_verbatim(f"CREATE TEMPORARY TABLE {_NAME} (LIKE {source.quoted} INCLUDING ALL)")
-        oid = int(tx.run_verbatim(f"SELECT 'pg_temp.{_NAME}'::regclass::oid::bigint").scalar())
+        tx.run_verbatim(f"CREATE TEMPORARY TABLE {PROBE} (LIKE {source.quoted} INCLUDING ALL)")
+        oid = int(tx.run_verbatim(f"SELECT 'pg_temp.{PROBE}'::regclass::oid::bigint").scalar())
         yield Probe(tx, oid, own_search_path(tx))
     finally:
         tx.run_verbatim("ROLLBACK TO SAVEPOINT tideshift_probe")

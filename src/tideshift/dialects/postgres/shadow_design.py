@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tideshift.ddl.change import AddColumn, AlterTable, DropColumn, RenameColumn, SetColumnType, TableName
+from tideshift.ddl.change import AddColumn, AlterTable, DropColumn, SetColumnType, TableName
 from tideshift.ddl.machine import SchemaState
 from tideshift.ddl.reshaping import Claim, NativeStep, Reshaping, RowWork, SqlStep, StepKind, Strategy
 from tideshift.dialects.postgres import constraints, estimate
@@ -20,6 +20,8 @@ from tideshift.dialects.postgres.new_shape import NewShape, keeps_order
 from tideshift.dialects.postgres.shape import Shape, ShapeColumn, ShapeIndex, read_shape
 from tideshift.dialects.postgres.source import SourceTable, own_search_path
 from tideshift.dialects.postgres.trial import Trial, trial_of
+from tideshift.dialects.postgres.view_trial import try_views
+from tideshift.dialects.postgres.views import Views
 from tideshift.store.database import Transaction
 
 if TYPE_CHECKING:
@@ -89,9 +91,12 @@ class _ShadowDesign:
         self.before = read_shape(self.tx, source.oid)
         self.reasons = designer.reasons
         self.lost_keys: list[str] = []
+        self.warnings: list[str] = []
 
     def design(self, change: AlterTable) -> Reshaping:
         self.reasons += hindrances(self.tx, self.source.oid)
+        self.views = Views.read(self.tx, self.source.oid, changed=(), moves=True)
+        self.reasons += [*self.views.owned_by_others(self.tx), *self.views.obstacles(self.tx, ())]
         self._see_uses(change)
         if self.reasons:
             raise self.designer.refused(self.source)
@@ -103,6 +108,8 @@ class _ShadowDesign:
                     self.source.column(column)
                 new.take(action)
             layout = None if self.reasons else self._layout(new, trial.shape())
+            if layout is not None:
+                self._try_views(layout)
         if self.reasons or layout is None:
             raise self.designer.refused(self.source)
         return self._reshaping(layout, new)
@@ -110,10 +117,19 @@ class _ShadowDesign:
     def _see_uses(self, change: AlterTable) -> None:
         """Keep as reasons what uses a column that changes: its text would have to change too."""
         for action in change.actions:
-            if isinstance(action, (DropColumn, SetColumnType, RenameColumn)):
+            if isinstance(action, (DropColumn, SetColumnType)):
                 number = self.source.column(action.column).number
-                uses = of_column(self.tx, self.source.oid, number, statistics=not isinstance(action, SetColumnType))
+                types = isinstance(action, SetColumnType)
+                followed = [one.oid for one in self.views.views] + [one.view for one in self.views.rules]
+                uses = of_column(self.tx, self.source.oid, number, statistics=not types, but=followed if types else ())
                 self.reasons += [f"{action.column} is used by {what}: drop or change that first" for what in uses]
+
+    def _try_views(self, layout: Layout) -> None:
+        """See that every view over what changes goes with the new shape."""
+        self.views = Views.read(self.tx, self.source.oid, changed=layout.retyped, moves=True)
+        tried = try_views(self.tx, self.views, self.source, copy=self.source.name, columns=list(layout.columns))
+        self.reasons += tried.reasons
+        self.warnings += tried.warnings
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,8 +164,13 @@ class _ShadowDesign:
                 name if child == self.source.oid else f"{child} {name}"
                 for name, child, _, _, _, _, validated in self.tx.run_verbatim(_FOREIGN_KEYS, (self.source.oid,)).rows if not validated
             ),
-            row_bytes=max(1, self.source.heap_bytes // max(1, self.source.rows)),
+            row_bytes=max(1, self.source.heap_bytes // max(1, self.source.rows)), retyped=self._retyped(fate),
         )  # fmt: skip
+
+    def _retyped(self, fate: Fate) -> tuple[int, ...]:
+        """Return the numbers of the columns whose values views find in another type, or compare by another collation."""
+        going = [(old, fate[old.name]) for old in self.before.columns if old.name in fate]
+        return tuple(old.number for old, new in going if (old.type_text, old.collation) != (new.type_text, new.collation))
 
     def _is_validated(self, check: str) -> bool:
         known = {one.name: one.validated for one in self.before.checks}
@@ -229,15 +250,12 @@ class _ShadowDesign:
             outgoing, incoming = child == self.source.oid, parent == self.source.oid
             ours = [numbers[one] for one in (child_columns if outgoing else parent_columns)]
             gone = [one for one in ours if one not in fate]
-            renamed = [one for one in ours if one in fate and fate[one].name != one]
             if gone and outgoing and not incoming:
                 new.dropped_constraints.append(name)
                 self.lost_keys.append(name)
             elif gone:
                 self.reasons.append(f"{', '.join(gone)} is referred to by {name} of {other}: drop that first")
-            if renamed:
-                self.reasons.append(f"{', '.join(renamed)} is part of the foreign key {name} of {other if incoming else self.source.name}: rename it by a statement of its own")
-            if not gone and not renamed:
+            else:
                 self._see_comparable(name, child, parent, list(zip(child_columns, parent_columns, strict=True)), fate)
 
     def _see_comparable(self, name: str, child: int, parent: int, pairs: list[tuple[int, int]], fate: Fate) -> None:
@@ -263,7 +281,7 @@ class _ShadowDesign:
         lost = [one.name for one in self.before.indexes if all(plan.name != one.name for plan in layout.indexes) and one.name not in new.dropped_constraints]
         gone = [one.name for one in self.before.checks if f"CONSTRAINT {quote(one.name)} " not in layout.create and one.validated and one.name not in new.dropped_constraints]
         events = self.tx.run_verbatim("SELECT evtname::text FROM pg_catalog.pg_event_trigger WHERE evtenabled <> 'D'").rows
-        warnings = [f"the event trigger {name} runs with each of the job's own statements: one that refuses them fails the job" for (name,) in events]
+        warnings = self.warnings + [f"the event trigger {name} runs with each of the job's own statements: one that refuses them fails the job" for (name,) in events]
         return Reshaping(
             table=TableName(source.schema, source.name), strategy=Strategy.SHADOW_TABLE,
             claims=(Claim(f"{source.schema}.{source.name}"), *(Claim(name.replace('"', ""), "shared") for name in others if name != source.quoted)),

@@ -6,6 +6,8 @@ any constraint that other tables would feel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tideshift.ddl.reshaping import Reorg
@@ -19,6 +21,7 @@ from tideshift.dialects.postgres.names import qualified
 from tideshift.dialects.postgres.shadow_design import columns_digest, fingerprint
 from tideshift.dialects.postgres.shadow_rows import fence
 from tideshift.dialects.postgres.shape import read_shape
+from tideshift.dialects.postgres.views import Views
 from tideshift.errors import LockTimeout, SchemaChanged
 from tideshift.store.database import Session, Transaction
 
@@ -27,15 +30,9 @@ __all__ = ["check_source", "hold_still", "inspect_swapped", "swap", "validate_ne
 _OTHERS = """
 SELECT DISTINCT c.oid::bigint, pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) FROM (
     SELECT CASE WHEN conrelid = $1 THEN confrelid ELSE conrelid END AS oid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND (conrelid = $1 OR confrelid = $1)
-    UNION SELECT r.ev_class FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid
-           WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1) one
+) one
 JOIN pg_catalog.pg_class c ON c.oid = one.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid <> $1 AND c.relpersistence <> 't'
 """
-_TEMPORARY_VIEWS = """
-SELECT c.relname::text FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
- WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1 AND c.relpersistence = 't'
-"""
-"""They go with their sessions, and nobody else can make them again: their end is waited for."""
 _FOREIGN_KEYS = """
 SELECT f.conname::text, f.conrelid::bigint, pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), pg_catalog.pg_get_constraintdef(f.oid),
        pg_catalog.quote_nullable(pg_catalog.obj_description(f.oid, 'pg_constraint'))
@@ -69,10 +66,11 @@ def hold_still(tx: Transaction, layout: Layout, names: Names, *, tries: int) -> 
     locks.limit_waits(tx, job_id=names.job_id, tries=tries)
     fence(tx, names.job_id, shared=False)
     others = dict(tx.run_verbatim(_OTHERS, (layout.oid,)).rows)
-    locks.take(tx, {layout.oid: layout.source, **{int(oid): name for oid, name in others.items()}}, "ACCESS EXCLUSIVE")
-    passing = tx.run_verbatim(_TEMPORARY_VIEWS, (layout.oid,)).rows
+    views = Views.read(tx, layout.oid, changed=layout.retyped, moves=True)
+    locks.take(tx, {layout.oid: layout.source, **{int(oid): name for oid, name in others.items()}}, "ACCESS EXCLUSIVE", views=views.locks())
+    passing = Views.read(tx, layout.oid, changed=layout.retyped, moves=True).passing()
     if passing:
-        raise LockTimeout(f"a temporary view of another session reads {layout.source}: {passing[0][0]}", table=layout.table)
+        raise LockTimeout(f"a temporary view of another session reads {layout.source}: {passing[0]}", table=layout.table)
 
 
 def swap(tx: Transaction, reorg: Reorg, layout: Layout, names: Names) -> None:
@@ -86,8 +84,10 @@ def swap(tx: Transaction, reorg: Reorg, layout: Layout, names: Names) -> None:
     if points.SWAP_BEGIN.on:
         points.SWAP_BEGIN.fire(job=reorg.job_id)
     capture.drop_capture(tx, layout, names)
-    attached = read_attachments(tx, layout)
-    references = _Reference.read(tx, layout)
+    with _new_names(tx, layout, names):
+        attached = read_attachments(tx, layout)
+        references = _Reference.read(tx, layout)
+        views = Views.read(tx, layout.oid, changed=layout.retyped, moves=True)
     sequences = tx.run_verbatim(_SEQUENCES, (layout.oid,)).rows
     for text in [*(one.dropped for one in references), *attached.before]:
         tx.run_verbatim(text)
@@ -103,8 +103,28 @@ def swap(tx: Transaction, reorg: Reorg, layout: Layout, names: Names) -> None:
     staying = [one for one in references if one.stays]
     for text in [*(one.added for one in staying), *attached.after, *(one.comment for one in staying if one.comment)]:
         tx.run_verbatim(text)
+    views.point(tx)
     if points.SWAPPED.on:
         points.SWAPPED.fire(job=reorg.job_id)
+
+
+@contextmanager
+def _new_names(tx: Transaction, layout: Layout, names: Names) -> Iterator[None]:
+    """Let the columns of the table that goes bear their new names for a moment: whatever the server tells of what uses them means the new table."""
+    new = dict(layout.columns)
+    if all(old == name for old, name in layout.columns):
+        yield
+        return
+    olds = [name for (name,) in tx.run_verbatim(
+        "SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped ORDER BY attnum", (layout.oid,)).rows]  # fmt: skip
+    between = {name: names.bare(f"column_{number}") for number, name in enumerate(olds)}
+    moved = [name for name in olds if new.get(name) != name]
+    going = [(name, between[name]) for name in moved] + [(between[name], new[name]) for name in moved if name in new]
+    for old, name in going:
+        tx.run_verbatim(f"ALTER TABLE {layout.source} RENAME COLUMN {quote(old)} TO {quote(name)}")
+    yield
+    for old, name in reversed(going):
+        tx.run_verbatim(f"ALTER TABLE {layout.source} RENAME COLUMN {quote(name)} TO {quote(old)}")
 
 
 class _Reference:
