@@ -3,6 +3,8 @@
 The log holds keys alone and has neither a key nor a number of its own: a sequence would change what `lastval()` says to
 the application. The function runs as the table's owner, by a fixed search path, so that whoever may write the table
 writes the log, and finds nothing of anybody else's. ENABLE ALWAYS: a session that applies replication fires them too.
+Where somebody took the log away, or a dump was restored without it, the function lets every statement be; the job sees
+that its log is gone.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ def _function_texts(layout: Layout, names: Names) -> list[str]:
     insert = f"INSERT INTO {names.log} ({layout.log_key}) VALUES"
     body = f"""
 BEGIN
-  IF TG_OP = 'INSERT' THEN {insert} ({new});
+  IF pg_catalog.to_regclass('{_in_text(names.log)}') IS NULL THEN RETURN NULL;
+  ELSIF TG_OP = 'INSERT' THEN {insert} ({new});
   ELSIF TG_OP = 'DELETE' THEN {insert} ({old});
   ELSIF TG_OP = 'TRUNCATE' THEN INSERT INTO {names.log} (reset) VALUES (true);
   ELSIF {moved} THEN {insert} ({old}), ({new});

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tideshift.store.database import Transaction
 
-__all__ = ["of_column"]
+__all__ = ["going_with", "of_column"]
 
 _OF_COLUMN = """
 SELECT DISTINCT d.classid::regclass::text, d.deptype::text, d.objsubid,
@@ -36,3 +36,19 @@ def of_column(tx: Transaction, table: int, number: int, *, statistics: bool = Fa
         if bare not in _OWN or (bare == "pg_statistic_ext" and statistics) or generated or (bare == "pg_attrdef" and deptype == "n" and "default value" not in what):
             found.append(what)
     return sorted(set(found))
+
+
+_GOING = """
+SELECT DISTINCT CASE WHEN d.classid = 'pg_catalog.pg_class'::regclass THEN 'index ' || c.relname::text
+                     WHEN d.classid = 'pg_catalog.pg_statistic_ext'::regclass THEN 'statistics ' || s.stxname::text
+                     ELSE CASE f.contype WHEN 'f' THEN 'foreign key ' WHEN 'c' THEN 'check ' ELSE 'constraint ' END || f.conname::text END
+FROM pg_catalog.pg_depend d LEFT JOIN pg_catalog.pg_constraint f ON d.classid = 'pg_catalog.pg_constraint'::regclass AND f.oid = d.objid AND f.conrelid = $1
+LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::regclass AND c.oid = d.objid AND c.relkind = 'i'
+LEFT JOIN pg_catalog.pg_statistic_ext s ON d.classid = 'pg_catalog.pg_statistic_ext'::regclass AND s.oid = d.objid
+WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1 AND d.refobjsubid = $2 AND (f.contype <> 'n' OR c.oid IS NOT NULL OR s.oid IS NOT NULL) ORDER BY 1
+"""
+
+
+def going_with(tx: Transaction, table: int, number: int) -> list[str]:
+    """Name the indexes, constraints and extended statistics that the server drops together with a column, over other columns too."""
+    return [what for (what,) in tx.run_verbatim(_GOING, (table, number)).rows]

@@ -34,7 +34,7 @@ from tideshift.ddl.change import (
 from tideshift.ddl.reshaping import ArtifactName, Claim, NativeStep, Reshaping, RowWork, SqlStep, StepKind, Strategy
 from tideshift.dialects.postgres import constraints, estimate, indexes
 from tideshift.dialects.postgres.definition import read_definition
-from tideshift.dialects.postgres.dependants import of_column
+from tideshift.dialects.postgres.dependants import going_with, of_column
 from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.names import own_name, qualified
 from tideshift.dialects.postgres.recipe import Recipe
@@ -113,6 +113,7 @@ class Designer:
                 self._add_column(recipe, trial, action)
             case DropColumn():
                 self._see_unused(source, action.column, "is used by")
+                recipe.dropped += going_with(self.tx, source.oid, source.column(action.column).number)
                 self._clause(recipe, trial, f"DROP COLUMN {quote(action.column)}")
             case SetColumnType():
                 self._type(recipe, trial, action)
@@ -283,6 +284,7 @@ class Designer:
             hold_seconds=self.cost.seconds,
             row_seconds=estimate.scan_seconds(source.bytes) / max(source.rows, 1) if scans else 0.0,
             disk_bytes=source.bytes if any(step.kind is StepKind.ALONE for step in steps) or self.cost.rewrites else 0,
+            drops=tuple(f"{what} goes with its column" for what in dict.fromkeys(recipe.dropped)),
             sql_steps=tuple(map(self._shown, steps)),
             native_steps=steps,
             warnings=tuple(self.cost.warnings),

@@ -59,6 +59,11 @@ _QUERIES = (
     """SELECT 'a privilege is missing: GRANT REFERENCES ON ' || f.confrelid::regclass::text || ' TO ' || pg_catalog.quote_ident(current_user)
          FROM pg_catalog.pg_constraint f WHERE f.contype = 'f' AND f.conrelid = $1 AND f.confrelid <> $1
           AND NOT pg_catalog.has_table_privilege(f.confrelid, 'REFERENCES')""",
+    # In whose name the log is written.
+    """SELECT 'its owner may not use its schema, in whose name changes would be recorded: GRANT USAGE ON SCHEMA '
+              || pg_catalog.quote_ident(n.nspname) || ' TO ' || pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner))
+         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = $1 AND NOT pg_catalog.has_schema_privilege(c.relowner, n.oid, 'USAGE')""",
     # Replication.
     """SELECT 'the publication ' || pubname::text || ' publishes every table: the copy would be sent to its subscribers' FROM pg_catalog.pg_publication
         WHERE puballtables AND $1 IS NOT NULL

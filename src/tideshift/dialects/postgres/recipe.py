@@ -31,6 +31,8 @@ class Recipe:
     """Whole statements behind it, in the same transaction."""
     locked: dict[int, str] = field(default_factory=dict)
     """Other tables that the last transaction locks, by their oids."""
+    dropped: list[str] = field(default_factory=list)
+    """What the server drops together with a column."""
 
     def short(self, name: str, text: str, sql: list[str], *, makes: tuple[ArtifactName, ...] = (), locked: dict[int, str] | None = None) -> None:
         """Add a step in one short transaction."""

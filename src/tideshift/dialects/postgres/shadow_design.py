@@ -10,7 +10,7 @@ from tideshift.ddl.change import AddColumn, AlterTable, DropColumn, SetColumnTyp
 from tideshift.ddl.machine import SchemaState
 from tideshift.ddl.reshaping import Claim, NativeStep, Reshaping, RowWork, SqlStep, StepKind, Strategy
 from tideshift.dialects.postgres import constraints, estimate
-from tideshift.dialects.postgres.dependants import of_column
+from tideshift.dialects.postgres.dependants import going_with, of_column
 from tideshift.dialects.postgres.driver import PostgresDriver, quote
 from tideshift.dialects.postgres.hindrances import hindrances
 from tideshift.dialects.postgres.keys import PostgresKeyOrder
@@ -280,6 +280,10 @@ class _ShadowDesign:
         others = sorted({str(row[3]) for row in self.tx.run_verbatim(_FOREIGN_KEYS, (source.oid,)).rows})
         lost = [one.name for one in self.before.indexes if all(plan.name != one.name for plan in layout.indexes) and one.name not in new.dropped_constraints]
         gone = [one.name for one in self.before.checks if f"CONSTRAINT {quote(one.name)} " not in layout.create and one.validated and one.name not in new.dropped_constraints]
+        gone_columns = [one.number for one in self.before.columns if one.name not in dict(layout.columns)]
+        going = [what for number in gone_columns for what in going_with(self.tx, source.oid, number)]
+        known = {what.split(" ")[-1] for what in going}
+        others_lost = [f"{kind} {name}" for kind, names in (("index", lost), ("check", gone), ("foreign key", self.lost_keys)) for name in names if name not in known]
         events = self.tx.run_verbatim("SELECT evtname::text FROM pg_catalog.pg_event_trigger WHERE evtenabled <> 'D'").rows
         warnings = self.warnings + [f"the event trigger {name} runs with each of the job's own statements: one that refuses them fails the job" for (name,) in events]
         return Reshaping(
@@ -289,7 +293,7 @@ class _ShadowDesign:
             tries_rows_first=new.refuses_single_rows, hold_seconds=_SWAP_SECONDS,
             row_seconds=estimate.write_seconds(source.bytes) * _TIMES_WRITTEN / max(source.rows, 1), disk_bytes=int(source.bytes * _TIMES_DISK),
             chunk_rows=max(_FIRST_ROWS_MIN, min(_FIRST_ROWS, _FIRST_BYTES // layout.row_bytes)),
-            drops=tuple(f"{kind} {name} goes with its column" for kind, names in (("index", lost), ("check", gone), ("foreign key", self.lost_keys)) for name in names),
+            drops=tuple(f"{what} goes with its column" for what in dict.fromkeys([*going, *others_lost])),
             sql_steps=_steps(layout), native_steps=(VALIDATE,), warnings=tuple(warnings), detail={"layout": layout.as_record()},
         )  # fmt: skip
 
