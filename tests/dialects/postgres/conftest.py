@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.dialects.postgres.verbs import Begin, by_verbs
 from tests.servers import PostgresServer
 
 
@@ -19,3 +22,10 @@ def postgres_server(request: pytest.FixtureRequest) -> PostgresServer:
     server = request.getfixturevalue(f"postgres{request.param}_server")
     assert isinstance(server, PostgresServer)
     return server
+
+
+@pytest.fixture
+def begin(postgres_url: str) -> Iterator[Begin]:
+    """What begins a change of a table in this test's own database, to be driven verb by verb."""
+    with by_verbs(postgres_url) as given:
+        yield given
