@@ -99,6 +99,7 @@ def connect(url: str, *, clock: Clock | None = None, profile: Profile = NORMAL, 
     """
     from tideshift.ddl.commands import Ddl
     from tideshift.ddl.native_task import StatementType
+    from tideshift.ddl.reorg.fill import CompareType, FillType
     from tideshift.ddl.reorg.purge import PurgeType
     from tideshift.ddl.reorg.task import CheckRowsType, ReferencesType, ReorgType
     from tideshift.dxf.commands import Dxf
@@ -108,7 +109,8 @@ def connect(url: str, *, clock: Clock | None = None, profile: Profile = NORMAL, 
     driver, make_dialect = _driver(url)
     database = Database(driver, clock=clock, profile=profile)
     dialect: Dialect = make_dialect()
-    registry = Registry(CheckRowsType(dialect), ReorgType(dialect), ReferencesType(dialect), PurgeType(dialect), StatementType(dialect))
+    types = (CheckRowsType, ReorgType, ReferencesType, PurgeType, StatementType, FillType, CompareType)
+    registry = Registry(*(one(dialect) for one in types))
     who = actor or default_actor()
     return Connected(database, dialect, Ddl(database, dialect, actor=who), Dxf(database, actor=who), registry)
 

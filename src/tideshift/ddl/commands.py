@@ -35,7 +35,7 @@ _ALREADY = {
 }
 _SUPERSEDES = {"cancel": ("pause", "resume", "alter"), "pause": ("resume",), "resume": ()}
 
-STRATEGIES_TO_WISH = (Strategy.INSTANT.value, Strategy.DIRECT.value, Strategy.SHADOW_TABLE.value)
+STRATEGIES_TO_WISH = {"instant": Strategy.INSTANT, "direct": Strategy.DIRECT, "shadow_table": Strategy.SHADOW_TABLE, "in_place": Strategy.IN_PLACE_COLUMN}
 KEEP_OLD_SECONDS_MAX = 100 * 366 * 86_400.0
 
 
@@ -47,27 +47,28 @@ class Ddl:
         self.dialect = dialect
         self.actor = actor
 
-    def plan(self, statement: str | Change, *, strategy: str | None = None) -> Proposal:
+    def plan(self, statement: str | Change, *, strategy: str | None = None, allow_column_order_change: bool = False) -> Proposal:
         """Work out what a change would do; writes nothing and needs no system tables.
 
-        `strategy` asks for one way (instant, direct, shadow_table; None: the cheapest that does it right). Raises
+        `strategy` asks for one way (instant, direct, shadow_table, in_place; None: the cheapest that does it right), and
+        `allow_column_order_change` lets a column be changed in place where there is no other way or it is asked for. Raises
         `BadStatement`, `NotFound`, or `PlanRefused` with every reason.
         """
         change = read_change(statement, self.dialect.grammar)
         with self.database.transaction(write=False) as tx, located(statement):
-            return propose(tx, self.dialect, change, strategy=_strategy(strategy))
+            return propose(tx, self.dialect, change, strategy=_strategy(strategy), column_order_may_change=allow_column_order_change)
 
     def submit(
         self, statement: str | Change, *, parameters: Mapping[str, Any] | None = None, keep_old_seconds: float | None = None,
-        strategy: str | None = None,
+        strategy: str | None = None, allow_column_order_change: bool = False,
     ) -> Job:  # fmt: skip
         """Submit a change as a durable job; it is planned first, and refused before anything is written.
 
-        `keep_old_seconds` is how long the replaced table stays (None: the dialect's default); `strategy` as in `plan`.
+        `keep_old_seconds` is how long the replaced table stays (None: the dialect's default); the rest as in `plan`.
         """
         wished = parse_parameters(parameters or {})
         change = read_change(statement, self.dialect.grammar)
-        proposal = self.plan(statement, strategy=strategy)
+        proposal = self.plan(statement, strategy=strategy, allow_column_order_change=allow_column_order_change)
         keep = self.dialect.capabilities.keep_old_seconds if keep_old_seconds is None else keep_old_seconds
         if not 0 <= keep <= KEEP_OLD_SECONDS_MAX:
             raise errors.InvalidParameter(f"keep_old: {keep} is outside 0 seconds to 100 years")
@@ -80,7 +81,7 @@ class Ddl:
             return tables.insert_job(
                 tx, actor=self.actor, type=change.kind, schema_name=reshaping.table.schema, table_name=reshaping.table.name,
                 objects=[asdict(claim) for claim in reshaping.claims], query=query, change=change.as_record(),
-                plan=proposal.plan.as_record(), plan_version=proposal.plan.version, strategy=str(reshaping.strategy), strategy_wished=strategy,
+                plan=proposal.plan.as_record(), plan_version=proposal.plan.version, strategy=str(reshaping.strategy), strategy_wished=_strategy(strategy),
                 parameters=values, keep_old_seconds=keep, warnings=list(proposal.warnings), row_total=proposal.rows,
                 row_total_exact=proposal.rows_exact,
             )  # fmt: skip
@@ -197,7 +198,7 @@ def _strategy(name: str | None) -> Strategy | None:
         return None
     if name not in STRATEGIES_TO_WISH:
         raise errors.InvalidParameter(f"strategy: {name!r} cannot be asked for", hint=f"Ask for one of: {', '.join(STRATEGIES_TO_WISH)}")
-    return Strategy(name)
+    return STRATEGIES_TO_WISH[name]
 
 
 def _refused(seen: Job, reason: str) -> Answer:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from tideshift.ddl.change import Change, TableName
 from tideshift.ddl.grammar import Grammar
+from tideshift.ddl.in_place import ChunkResult, Comparison, InPlace
 from tideshift.ddl.reshaping import (
     SHADOW_INDEX,
     ArtifactName,
@@ -41,6 +42,7 @@ __all__ = [
     "Comparison",
     "DiskRoom",
     "DoctorFinding",
+    "InPlace",
     "Dialect",
     "Durability",
     "Load",
@@ -76,15 +78,8 @@ class Capabilities:
     """Whether a large table is emptied in chunks before it is dropped, since dropping it as it is would keep writers waiting."""
     copy_log_rows: int
     """From how many log rows on the log is drained while rows are copied."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChunkResult:
-    """What one chunk did: rows, their approximate size, and the last key (None when the range held no more rows)."""
-
-    rows: int
-    size_bytes: int
-    last: Bound | None
+    changes_columns_in_place: bool
+    """Whether a column can be given another type within its table, by a new one that takes its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +88,6 @@ class AppliedBatch:
 
     log_rows: int
     keys: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What comparing one range found: rows compared, keys left out because the log names them, keys that differ."""
-
-    rows: int
-    excluded: int
-    differing: tuple[Bound, ...]
-    last: Bound | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,6 +357,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def in_place(self) -> InPlace:
+        """Changes of a column within its table, where the capability is there."""
+        ...
+
+    @property
     def remains(self) -> Remains:
         """What is left of jobs."""
         ...
@@ -381,7 +371,7 @@ class Dialect(Protocol):
         """How busy it is."""
         ...
 
-    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:
+    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None, column_order_may_change: bool = False) -> Reshaping:
         """Work out the cheapest way that does a change right, or the one that is asked for; makes nothing.
 
         Raises `NotFound`, `BadStatement` with the text of the change that is wrong by itself and the offset in it, or

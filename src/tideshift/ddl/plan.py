@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tideshift.ddl.actions.in_place import in_place_plan
 from tideshift.ddl.actions.native_online import native_online_plan
 from tideshift.ddl.actions.one_transaction import one_transaction_plan
 from tideshift.ddl.actions.shadow import shadow_plan
@@ -19,7 +20,7 @@ from tideshift.ddl.job import Plan
 from tideshift.ddl.reader import pointing
 from tideshift.ddl.rendering import as_statement
 from tideshift.ddl.statement import parse_statement
-from tideshift.errors import BadStatement
+from tideshift.errors import BadStatement, PlanRefused
 from tideshift.store.database import Transaction
 
 __all__ = ["Proposal", "located", "propose", "read_change", "stages_of"]
@@ -80,12 +81,19 @@ def stages_of(reshaping: Reshaping) -> Plan:
     """Return the plan of a reshaping, by its strategy."""
     if reshaping.strategy is Strategy.SHADOW_TABLE:
         return shadow_plan(reshaping)
+    if reshaping.strategy is Strategy.IN_PLACE_COLUMN:
+        return in_place_plan(reshaping)
     return native_online_plan(reshaping) if reshaping.native_steps else one_transaction_plan(reshaping)
 
 
-def propose(tx: Transaction, dialect: Dialect, change: Change, *, strategy: Strategy | None = None) -> Proposal:
+def propose(
+    tx: Transaction, dialect: Dialect, change: Change, *, strategy: Strategy | None = None, column_order_may_change: bool = False
+) -> Proposal:  # fmt: skip
     """Work out the plan from the catalogue; raise `PlanRefused` or `NotFound`."""
-    reshaping = dialect.design(tx, change, strategy=strategy)
+    if strategy is Strategy.IN_PLACE_COLUMN and not dialect.capabilities.changes_columns_in_place:
+        raise PlanRefused("a column cannot be changed in place on this database", reasons=["this database has no way to change a column within its table"])
+    designed = dialect.design(tx, change, strategy=strategy, column_order_may_change=column_order_may_change)
+    reshaping = replace(designed, column_order_may_change=column_order_may_change)
     rows, exact = dialect.catalog.row_estimate(tx, reshaping.table)
     room = dialect.load.room()
     return Proposal(

@@ -86,6 +86,10 @@ class StepKind(StrEnum):
     """In one transaction on a node, as long as a scan takes; ended on the server when the job is paused or cancelled."""
     ALONE = "alone"
     """Outside any transaction on a node: it commits by itself, so the catalogue is asked what became of it."""
+    FILL = "fill"
+    """A new column is filled in chunks, on as many nodes as there are."""
+    COMPARE = "compare"
+    """A filled column is compared with what it was filled from, in chunks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,8 @@ class Reshaping:
     native_steps: tuple[NativeStep, ...] = ()
     """The statements of a change that the database makes itself, in order; nothing where one transaction or a shadow does it."""
     warnings: tuple[str, ...] = ()
+    column_order_may_change: bool = False
+    """Whether whoever asked has allowed that columns change their order, and that one more is seen meanwhile."""
     detail: dict[str, Any] = field(default_factory=dict)
     """The dialect's own record (JSON): texts, column lists, the fingerprint of rows and shape."""
 
@@ -163,6 +169,7 @@ class Reshaping:
             "drops": list(self.drops),
             "native_steps": [asdict(step) for step in self.native_steps],
             "warnings": list(self.warnings),
+            "column_order_may_change": self.column_order_may_change,
             "detail": self.detail,
         }
 
@@ -186,6 +193,7 @@ class Reshaping:
             native_steps=tuple(NativeStep.from_record(step) for step in record.get("native_steps", ())),
             drops=tuple(record["drops"]),
             warnings=tuple(record["warnings"]),
+            column_order_may_change=record.get("column_order_may_change", False),
             detail=record["detail"],
         )
 

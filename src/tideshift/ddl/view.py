@@ -12,6 +12,7 @@ from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job, Stage
 from tideshift.ddl.machine import JOB, JobState
 from tideshift.ddl.permission import allowed
+from tideshift.ddl.reorg.fill import FILL, FillType
 from tideshift.ddl.reorg.task import CATCH_UP, COPY, SEE_REFERENCES, VERIFY, ReorgType
 from tideshift.ddl.reshaping import Strategy
 from tideshift.ddl.tasks import newest_purge
@@ -23,6 +24,7 @@ from tideshift.store.database import Transaction
 
 __all__ = ["job_view", "purge_pending"]
 
+assert FILL == COPY, "rows that are filled are counted as rows that are copied"
 _WEIGHTS = {COPY: 70.0, CATCH_UP: 5.0, VERIFY: 18.0, SEE_REFERENCES: 2.0}
 
 
@@ -64,7 +66,7 @@ def purge_pending(tx: Transaction, job_id: int) -> bool:
 
 
 def _reorg_task(tx: Transaction, job: Job) -> Task | None:
-    keys = [job.task_key(stage) for stage in job.current_plan.stages if stage.task_type == ReorgType.name]
+    keys = [job.task_key(stage) for stage in job.current_plan.stages if stage.task_type in (ReorgType.name, FillType.name)]
     return dxf_tables.task_by_key(tx, keys[0]) if keys else None
 
 

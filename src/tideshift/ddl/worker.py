@@ -109,7 +109,8 @@ class Worker:
             return True
         with self.database.transaction(write=False) as tx:
             wished = None if job.strategy_wished is None else Strategy(job.strategy_wished)
-            proposal = propose(tx, self.dialect, job.the_change, strategy=wished)
+            may_change = job.reorg.reshaping.column_order_may_change
+            proposal = propose(tx, self.dialect, job.the_change, strategy=wished, column_order_may_change=may_change)
             objects = [asdict(claim) for claim in proposal.plan.reshaping.claims]
             if not queue.admits(objects, [other for other in tables.live_jobs(tx) if other.id != job.id]):
                 return False  # It touches more than when it was submitted, and somebody is at work on that.

@@ -22,5 +22,7 @@ SWAPPED = point("dialect.swapped", "The swap was seen in the catalogue, not yet 
 PURGE = point("dialect.purge", "Some rows of a table of ours are about to be deleted.")
 DROP = point("dialect.drop", "An object of ours is about to be dropped.")
 DISK_FREE = point("dialect.disk_free", "The free room on the disk was measured; a returned number of bytes takes its place.", returns=int)
+FILL = point("dialect.fill", "The rows of a chunk are about to get their value in the new column.")
+FILLED = point("dialect.filled", "The rows of a chunk have their value in the new column, not yet committed.")
 CHANGE = point("dialect.change", "A change in one transaction is about to carry a statement out.")
 CHANGED = point("dialect.changed", "A change in one transaction is done, not yet compared with the plan and not committed.")

@@ -41,6 +41,8 @@ class Scenario:
 
     statement: str
     strategy: str | None = "shadow_table"
+    before: str = ""
+    """What is done to the database first."""
     cancelled_at: str | None = None
     ends: JobState = JobState.SYNCED
 
@@ -49,6 +51,10 @@ SCENARIOS = {
     "shadow": Scenario("ALTER TABLE t ALTER d TYPE bigint, ADD COLUMN z int DEFAULT 4, ADD CONSTRAINT du UNIQUE (id, d)"),
     "cancelled": Scenario("ALTER TABLE t ALTER d TYPE bigint", cancelled_at="reorganize: verify", ends=JobState.ROLLBACK_DONE),
     "refused": Scenario("ALTER TABLE t ADD CONSTRAINT pu UNIQUE (p), ALTER d TYPE bigint", ends=JobState.ROLLBACK_DONE),
+    "in place": Scenario("ALTER TABLE t ALTER d TYPE numeric(20, 2)", "in_place"),
+    "key in place": Scenario("ALTER TABLE t ALTER id TYPE bigint", "in_place", before="DROP VIEW seen; CREATE VIEW seen AS SELECT p AS id, c FROM t"),
+    "cancelled in place": Scenario("ALTER TABLE t ALTER u TYPE bigint", "in_place", cancelled_at="compare the new column", ends=JobState.ROLLBACK_DONE),
+    "refused in place": Scenario("ALTER TABLE t ALTER d TYPE int USING 1 / (d - d)", "in_place", ends=JobState.ROLLBACK_DONE),
     "online": Scenario("ALTER TABLE t ALTER d SET NOT NULL, ADD CONSTRAINT du UNIQUE (id, d), ADD CONSTRAINT dp CHECK (d >= 0)", strategy=None),
 }
 
@@ -93,7 +99,7 @@ class Life:
     def _settled(self, engine: Any) -> bool:
         jobs = engine.jobs()
         if not jobs:
-            engine.ddl.submit(self.scenario.statement, strategy=self.scenario.strategy, keep_old_seconds=0, parameters={"batch_size": 20})
+            engine.ddl.submit(self.scenario.statement, strategy=self.scenario.strategy, keep_old_seconds=0, parameters={"batch_size": 20}, allow_column_order_change=True)
             return False
         (job,) = jobs
         place = engine.ddl.show(job.id)["stage"]
@@ -107,7 +113,7 @@ class Life:
 def golden(url: str, scenario: Scenario) -> list[tuple[str, int]]:
     """Run undisturbed; return every distinct place to strike."""
     with application(url) as connection:
-        connection.execute(SCHEMA.encode())
+        connection.execute(f"{SCHEMA}; {scenario.before}".encode())
     with failpoint.trace() as hits:
         Life(url, scenario).run()
     return distinct(hits)
@@ -116,7 +122,7 @@ def golden(url: str, scenario: Scenario) -> list[tuple[str, int]]:
 def strike(url: str, scenario: Scenario, place: tuple[str, int]) -> bool:
     """Die at one place in a process of its own, then go on to the end; return whether it struck."""
     with application(url) as connection:
-        connection.execute(SCHEMA.encode())
+        connection.execute(f"{SCHEMA}; {scenario.before}".encode())
     child = os.fork()
     if child == 0:
         status = 70
@@ -139,13 +145,15 @@ def portrait(url: str, *, with_state: bool) -> list[Any]:
     state = [rows(url, "SELECT state FROM tideshift.ddl_job_history")] if with_state else []
     queries = ("SELECT to_jsonb(t)::text FROM t ORDER BY id", "SELECT * FROM child ORDER BY 1", "SELECT * FROM seen ORDER BY id", "SELECT last_value FROM t_id_seq",
                "SELECT tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1")  # fmt: skip
-    return [*state, *catalogue(url, "t"), *(rows(url, query) for query in queries)]
+    columns, *others = catalogue(url, "t")
+    unordered = sorted(column[1:] for column in columns)  # a column that was changed in place stands last
+    return [*state, unordered, *others, *(rows(url, query) for query in queries)]
 
 
 def twin(url: str, scenario: Scenario) -> list[Any]:
     """Return how the same statements and the server's own change leave a database."""
     with application(url) as connection:
-        connection.execute(SCHEMA.encode())
+        connection.execute(f"{SCHEMA}; {scenario.before}".encode())
         for statement in statements():
             connection.execute(statement.encode())
         if scenario.ends is JobState.SYNCED:

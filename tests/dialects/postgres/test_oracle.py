@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dialects.postgres.oracle import CHANGES, KEY_KINDS, compare
+from tests.dialects.postgres.oracle import CHANGES, IN_PLACE, KEY_KINDS, compare
 
 MAJORS = (15,)
 EXAMPLES = int(os.environ.get("TIDESHIFT_PROOF_EXAMPLES", "1"))
@@ -38,9 +38,9 @@ def test_every_kind_of_key(postgres_server: Any, kind: str) -> None:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", [*CHANGES, *IN_PLACE])
 def test_every_kind_of_change(postgres_server: Any, change: str) -> None:
     """What the new shape refuses ends the job and nothing else; where it never can, the job ends well."""
     ends = Counter(run(postgres_server, change, "int", number) for number in range(FIRST, FIRST + 2 * EXAMPLES))
-    if change in ("type", "using", "another key", "order", "dropped"):
+    if change in ("type", "using", "another key", "order", "dropped", "in place", "in place, using", "in place, key"):
         assert set(ends) == {"synced"}

@@ -13,7 +13,7 @@ from tideshift.ddl.machine import SchemaState
 from tideshift.ddl.native_task import StatementType
 from tideshift.ddl.reshaping import NativeStep, Reshaping, StepKind
 
-__all__ = ["native_online_plan"]
+__all__ = ["native_online_plan", "native_stage"]
 
 
 def native_online_plan(reshaping: Reshaping) -> Plan:
@@ -21,11 +21,12 @@ def native_online_plan(reshaping: Reshaping) -> Plan:
     names = [step.name for step in reshaping.native_steps]
     assert len(set(names)) == len(names), names
     assert reshaping.native_steps[-1].kind is StepKind.SHORT
-    stages = [_stage(number, step) for number, step in enumerate(reshaping.native_steps)]
+    stages = [native_stage(number, step) for number, step in enumerate(reshaping.native_steps)]
     return Plan(version=PLAN_VERSION, stages=(*stages, INSPECT), reshaping=reshaping)
 
 
-def _stage(number: int, step: NativeStep) -> Stage:
+def native_stage(number: int, step: NativeStep) -> Stage:
+    """Return the stage of one native step."""
     short = step.kind is StepKind.SHORT
     return Stage(
         name=step.name, kind=StageKind.SHORT if short else StageKind.LONG, schema_state=SchemaState(step.schema_state), chunked=False,

@@ -22,6 +22,8 @@ UNION ALL SELECT 'function', nspname::text, proname::text, NULL FROM pg_catalog.
            WHERE proname ~ '{OWN_PATTERN}'
 UNION ALL SELECT 'trigger', nspname::text, relname::text, tgname::text FROM pg_catalog.pg_trigger JOIN pg_catalog.pg_class c ON c.oid = tgrelid
             JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace WHERE tgname ~ '{OWN_PATTERN}' AND NOT tgisinternal
+UNION ALL SELECT 'column', nspname::text, relname::text, attname::text FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_class c ON c.oid = attrelid
+            JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace WHERE attname ~ '{OWN_PATTERN}' AND NOT attisdropped AND relkind = 'r' AND relname !~ '{OWN_PATTERN}'
 UNION ALL SELECT 'constraint', nspname::text, relname::text, conname::text FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = conrelid
             JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace WHERE conname ~ '{OWN_PATTERN}' AND relname !~ '{OWN_PATTERN}'
 """

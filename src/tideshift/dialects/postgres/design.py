@@ -36,6 +36,7 @@ from tideshift.dialects.postgres import constraints, estimate, indexes
 from tideshift.dialects.postgres.definition import read_definition
 from tideshift.dialects.postgres.dependants import going_with, of_column
 from tideshift.dialects.postgres.driver import quote
+from tideshift.dialects.postgres.in_place_design import design_in_place
 from tideshift.dialects.postgres.names import own_name, qualified
 from tideshift.dialects.postgres.recipe import Recipe
 from tideshift.dialects.postgres.rehearsal import PROBE, Probe, Refused, probe
@@ -62,9 +63,10 @@ class _Cost:
 class Designer:
     """Works one change out in the transaction that it is given."""
 
-    def __init__(self, tx: Transaction, wished: Strategy | None) -> None:
+    def __init__(self, tx: Transaction, wished: Strategy | None, *, column_order_may_change: bool = False) -> None:
         self.tx = tx
         self.wished = wished
+        self.column_order_may_change = column_order_may_change
         self.cost = _Cost()
         self.reasons: list[str] = []
         self.retyped: list[int] = []
@@ -91,6 +93,8 @@ class Designer:
         if self.reasons:  # Without its privileges the table cannot even be tried.
             raise self.refused(source)
         recipe = Recipe(source)
+        if self.wished is Strategy.IN_PLACE_COLUMN:
+            return design_in_place(self, change, source)
         if self.wished is Strategy.SHADOW_TABLE or any(_needs_order(action) for action in change.actions):
             return design_shadow(self, change, source)
         with probe(self.tx, source) as trial:
@@ -99,8 +103,24 @@ class Designer:
             shape = trial.shape()
             self._see_views(source)
         if not self.reasons and self.wished is None and self.cost.rewrites and self.cost.seconds > estimate.LOCK_BUDGET_SECONDS:
-            return design_shadow(self, change, source)
+            return self._rewritten(change, source)
         return self.reshaping(recipe, shape=None if isinstance(change.actions[0], (RenameColumn, RenameTable)) else shape)
+
+    def _rewritten(self, change: AlterTable, source: SourceTable) -> Reshaping:
+        """Take a shadow table; where that is refused, change the column in place, if that can be done and whoever asks allows it."""
+        try:
+            return design_shadow(self, change, source)
+        except PlanRefused as refused:
+            self.reasons = []
+            allowed, self.column_order_may_change = self.column_order_may_change, True
+            try:
+                reshaping = design_in_place(self, change, source)
+            except PlanRefused:
+                raise refused from None
+            if not allowed:
+                hint = "It can be done in place, where the order of columns changes: allow that with --allow-column-order-change."
+                raise PlanRefused(refused.message, reasons=refused.fields["reasons"], hint=hint) from refused
+            return reshaping
 
     def _take(self, recipe: Recipe, trial: Probe, action: Action) -> None:
         """Add one action to the recipe; whatever speaks against it is kept, so that all reasons are told at once."""
@@ -300,6 +320,8 @@ class Designer:
             what = "the table or its indexes would be written again" if self.cost.rewrites else "every row would be looked at"
             self.reasons.append(f"{what} under a lock that keeps everybody out, for {estimate.hold_text(self.cost.seconds)}; --strategy direct does it all the same")
         found = Strategy.NATIVE_ONLINE if recipe.steps else Strategy.DIRECT if self.cost.seconds else Strategy.INSTANT
+        if self.wished is Strategy.IN_PLACE_COLUMN:
+            self.reasons.append("only a column's type is changed in place")
         if self.wished is Strategy.SHADOW_TABLE:
             self.reasons.append("an index comes and goes without a copy of the table")
         if self.wished is Strategy.INSTANT and found is not Strategy.INSTANT:

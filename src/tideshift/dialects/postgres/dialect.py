@@ -10,6 +10,7 @@ from tideshift.ddl.tokens import STANDARD
 from tideshift.dialects.postgres.catalog import PostgresCatalog
 from tideshift.dialects.postgres.design import Designer
 from tideshift.dialects.postgres.driver import PostgresDriver
+from tideshift.dialects.postgres.in_place import PostgresInPlace
 from tideshift.dialects.postgres.load import PostgresLoad
 from tideshift.dialects.postgres.native import PostgresNative
 from tideshift.dialects.postgres.remains import PostgresRemains
@@ -48,6 +49,7 @@ class PostgresDialect:
         indexes_with_shadow=False,
         empties_tables=False,
         copy_log_rows=COPY_LOG_ROWS,
+        changes_columns_in_place=True,
     )
     grammar = GRAMMAR
 
@@ -55,9 +57,10 @@ class PostgresDialect:
         self.catalog = PostgresCatalog()
         self.native = PostgresNative()
         self.shadow = PostgresShadow(driver)
+        self.in_place = PostgresInPlace(driver)
         self.load = PostgresLoad()
         self.remains = PostgresRemains()
 
-    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:
+    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None, column_order_may_change: bool = False) -> Reshaping:
         """Work out how a change is carried out."""
-        return Designer(tx, strategy).design(change)
+        return Designer(tx, strategy, column_order_may_change=column_order_may_change).design(change)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tideshift.store.database import Transaction
 
-__all__ = ["hindrances"]
+__all__ = ["OF_ITS_KIND", "hindrances"]
 
 
 def hindrances(tx: Transaction, oid: int) -> list[str]:
@@ -17,20 +17,21 @@ def hindrances(tx: Transaction, oid: int) -> list[str]:
 
 _OBJECT = "pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid)"
 _IS_TABLE = "d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1"
+OF_ITS_KIND = """SELECT 'it is partitioned: change its partitions one by one' FROM pg_catalog.pg_class WHERE oid = $1 AND relkind = 'p'
+UNION ALL SELECT 'it is a partition of another table' FROM pg_catalog.pg_class WHERE oid = $1 AND relispartition
+UNION ALL SELECT 'it inherits from another table' FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class c ON c.oid = inhrelid
+                  WHERE inhrelid = $1 AND NOT c.relispartition
+UNION ALL SELECT 'another table inherits from it' FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class c ON c.oid = inhparent
+                  WHERE inhparent = $1 AND c.relkind = 'r'
+UNION ALL SELECT 'it is made from a type (OF)' FROM pg_catalog.pg_class WHERE oid = $1 AND reloftype <> 0
+UNION ALL SELECT 'its access method is ' || amname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am m ON m.oid = c.relam
+                  WHERE c.oid = $1 AND c.relkind = 'r' AND amname <> 'heap'
+UNION ALL SELECT 'it forces row security on its owner, and this role may not pass by it: ALTER ROLE … BYPASSRLS'
+            FROM pg_catalog.pg_class WHERE oid = $1 AND relforcerowsecurity AND relrowsecurity
+             AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user)"""
+"""What kind of table it is."""
 _QUERIES = (
-    # What kind of table it is.
-    """SELECT 'it is partitioned: change its partitions one by one' FROM pg_catalog.pg_class WHERE oid = $1 AND relkind = 'p'
-    UNION ALL SELECT 'it is a partition of another table' FROM pg_catalog.pg_class WHERE oid = $1 AND relispartition
-    UNION ALL SELECT 'it inherits from another table' FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class c ON c.oid = inhrelid
-                      WHERE inhrelid = $1 AND NOT c.relispartition
-    UNION ALL SELECT 'another table inherits from it' FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class c ON c.oid = inhparent
-                      WHERE inhparent = $1 AND c.relkind = 'r'
-    UNION ALL SELECT 'it is made from a type (OF)' FROM pg_catalog.pg_class WHERE oid = $1 AND reloftype <> 0
-    UNION ALL SELECT 'its access method is ' || amname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am m ON m.oid = c.relam
-                      WHERE c.oid = $1 AND c.relkind = 'r' AND amname <> 'heap'
-    UNION ALL SELECT 'it forces row security on its owner, and this role may not pass by it: ALTER ROLE … BYPASSRLS'
-                FROM pg_catalog.pg_class WHERE oid = $1 AND relforcerowsecurity AND relrowsecurity
-                 AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user)""",
+    OF_ITS_KIND,
     # What uses its identity or the type of its rows.
     f"""SELECT DISTINCT {_OBJECT} || ' depends on the table itself' FROM pg_catalog.pg_depend d
         WHERE {_IS_TABLE} AND d.classid = 'pg_catalog.pg_proc'::regclass""",

@@ -10,8 +10,8 @@ from tideshift.store.tables import NAMESPACE
 
 __all__ = ["OWN_PATTERN", "own_name", "parts_of", "qualified"]
 
-OWN_PATTERN = f"^{NAMESPACE}_[0-9]+_[0-9a-f]{{8}}_[a-z0-9_]+$"
-"""What all names of ours match, and no system table does; as PostgreSQL reads it."""
+OWN_PATTERN = f"^~?{NAMESPACE}_[0-9]+_[0-9a-f]{{8}}_[a-z0-9_]+$"
+"""What all names of ours match, and no system table does; as PostgreSQL reads it. One that must sort last has a tilde before it."""
 _PART = re.compile(r'"((?:[^"]|"")*)"')
 
 

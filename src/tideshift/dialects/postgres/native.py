@@ -6,7 +6,7 @@ from typing import Any
 
 from tideshift.ddl.reshaping import ArtifactName, Reorg, Strategy
 from tideshift.dialects import points
-from tideshift.dialects.postgres import locks, swap
+from tideshift.dialects.postgres import in_place_swap, locks, swap
 from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.layout import Layout
 from tideshift.dialects.postgres.names import own_name, parts_of
@@ -50,6 +50,9 @@ class PostgresNative:
 
     def change(self, tx: Transaction, reorg: Reorg, *, step: int = 0, tries: int = 0) -> None:
         """Carry one short step out under locks that are waited for only for moments."""
+        if reorg.reshaping.strategy is Strategy.IN_PLACE_COLUMN:
+            in_place_swap.change(tx, reorg, step, tries=tries)
+            return
         detail = reorg.reshaping.detail
         this = reorg.reshaping.native_steps[step]
         locks.limit_waits(tx, job_id=reorg.job_id, tries=tries)
@@ -73,6 +76,8 @@ class PostgresNative:
         """Validate a constraint; every row is looked at in one statement, and writers go on."""
         if reorg.reshaping.strategy is Strategy.SHADOW_TABLE:
             return {"validated": step} if swap.validate_next(tx, reorg, Layout.of(reorg)) else None
+        if reorg.reshaping.strategy is Strategy.IN_PLACE_COLUMN and step == len(reorg.reshaping.native_steps) - 1:
+            return {"validated": step} if in_place_swap.validate_next(tx, reorg) else None
         this = reorg.reshaping.native_steps[step]
         locks.limit_waits(tx, job_id=reorg.job_id, tries=0)
         tx.run_verbatim("SAVEPOINT tideshift_validate")
@@ -132,6 +137,9 @@ class PostgresNative:
 
     def inspect(self, session: Session, reorg: Reorg) -> None:
         """See with a connection that did not change anything that the catalogue is what was planned."""
+        if reorg.reshaping.strategy is Strategy.IN_PLACE_COLUMN:
+            in_place_swap.inspect(session, reorg)
+            return
         detail = reorg.reshaping.detail
         with session.transaction(write=False) as tx:
             shape = [list(row) for row in tx.run_verbatim(_SHAPE, (detail["oid"],)).rows]

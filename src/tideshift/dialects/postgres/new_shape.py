@@ -32,7 +32,7 @@ from tideshift.dialects.postgres.shape import Shape, ShapeColumn
 from tideshift.dialects.postgres.source import Constraint, SourceTable
 from tideshift.dialects.postgres.trial import Trial
 
-__all__ = ["NewShape", "keeps_order", "never_refuses"]
+__all__ = ["NewShape", "keeps_order", "never_refuses", "widened"]
 
 _WHOLE_NUMBERS = ("smallint", "integer", "bigint")
 _ENDS = {name: (-(1 << bits), (1 << bits) - 1) for name, bits in (("smallint", 15), ("integer", 31), ("bigint", 63))}
@@ -186,7 +186,7 @@ class NewShape:
         by_number = {one.number: one for one in self.trial.shape().columns}
         for number, name in self.origin.items():  # a temporary copy has everything but these
             column = by_number[number]
-            sequence = _widened(old[name], column.type_text) if column.identity else None
+            sequence = widened(old[name], column.type_text) if column.identity else None
             by_number[number] = replace(column, statistics=old[name].statistics, options=old[name].options, sequence=sequence)
         return [by_number[number] for number in self.order if number in by_number]
 
@@ -204,7 +204,7 @@ def _bare(type_text: str) -> str:
     return re.sub(r"\(\d+\)", "", type_text)
 
 
-def _widened(old: ShapeColumn, type_text: str) -> str | None:
+def widened(old: ShapeColumn, type_text: str) -> str | None:
     """Return the options of an identity's sequence for another type: an end that was the old type's becomes the new type's."""
     if old.sequence is None or old.type_text not in _ENDS or type_text not in _ENDS:
         return old.sequence

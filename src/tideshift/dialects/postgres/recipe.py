@@ -34,10 +34,12 @@ class Recipe:
     dropped: list[str] = field(default_factory=list)
     """What the server drops together with a column."""
 
-    def short(self, name: str, text: str, sql: list[str], *, makes: tuple[ArtifactName, ...] = (), locked: dict[int, str] | None = None) -> None:
+    def short(
+        self, name: str, text: str, sql: list[str], *, makes: tuple[ArtifactName, ...] = (), locked: dict[int, str] | None = None, schema_state: str = _MAKING
+    ) -> None:  # fmt: skip
         """Add a step in one short transaction."""
         detail = {"sql": sql, "locked": {str(oid): table for oid, table in (locked or {}).items()}}
-        self.steps.append(NativeStep(name=self._free(name), kind=StepKind.SHORT, text=text, schema_state=_MAKING, makes=makes, detail=detail))
+        self.steps.append(NativeStep(name=self._free(name), kind=StepKind.SHORT, text=text, schema_state=schema_state, makes=makes, detail=detail))
 
     def validate(self, constraint: str) -> None:
         """Add the scan that proves a constraint on the rows that are there."""
@@ -46,6 +48,10 @@ class Recipe:
         self.steps.append(NativeStep(
             name=self._free(f"validate {constraint}"), kind=StepKind.LONG, text=text, schema_state=_LOOKING, detail={"sql": [sql], "constraint": constraint},
         ))  # fmt: skip
+
+    def long(self, name: str, kind: StepKind, text: str, sql: list[str], *, schema_state: str = _LOOKING, revertible: bool = True) -> None:
+        """Add a step that takes as long as it takes, beside the traffic."""
+        self.steps.append(NativeStep(name=self._free(name), kind=kind, text=text, schema_state=schema_state, revertible=revertible, detail={"sql": sql}))
 
     def build_index(self, name: str, sql: str, *, unique: bool) -> None:
         """Add an index that is built beside the traffic, under a name of ours."""

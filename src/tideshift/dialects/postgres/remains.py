@@ -13,8 +13,8 @@ from tideshift.store.database import Transaction
 
 __all__ = ["PostgresRemains"]
 
-_OURS = ("shadow", "old table", "log", "function", "trigger", "index")
-_WHOLE = {"index": "INDEX", "shadow": "TABLE", "old table": "TABLE", "log": "TABLE", "function": "FUNCTION"}
+_OURS = ("shadow", "old table", "log", "function", "trigger", "index", "column trigger", "refused rows")
+_WHOLE = {"index": "INDEX", "shadow": "TABLE", "old table": "TABLE", "log": "TABLE", "refused rows": "TABLE", "function": "FUNCTION"}
 """What stands in a schema by itself."""
 
 
@@ -45,7 +45,7 @@ class PostgresRemains:
         table = qualified(*parts[:2])
         if not tx.run_verbatim("SELECT pg_catalog.to_regclass($1) IS NOT NULL", (table,)).scalar():
             return
-        if artifact.kind == "trigger":
+        if artifact.kind in ("trigger", "column trigger"):
             tx.run_verbatim(f"DROP TRIGGER IF EXISTS {quote(parts[2])} ON {table}")
             return
         tx.run_verbatim(f"ALTER TABLE {table} DROP {'COLUMN' if artifact.kind == 'column' else 'CONSTRAINT'} IF EXISTS {quote(parts[2])}")

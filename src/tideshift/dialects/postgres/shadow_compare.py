@@ -12,10 +12,10 @@ from tideshift.dialects.postgres.shadow_rows import ROW_REFUSED, equal_keys, fir
 from tideshift.store.database import Transaction
 from tideshift.store.keys import Bound, KeyRange
 
-__all__ = ["check_rows", "compare_chunk", "rows_of"]
+__all__ = ["HASHED_AS_THEY_ARE", "check_rows", "compare_chunk", "rows_of"]
 
 _DIFFERING_MAX = 100
-_HASHED_AS_THEY_ARE = frozenset(
+HASHED_AS_THEY_ARE = frozenset(
     ["smallint", "integer", "bigint", "boolean", "uuid", "date", "timestamp without time zone", "timestamp with time zone", "oid", "bytea"]
 )
 _EVIDENCE_CHARACTERS = 400
@@ -106,7 +106,7 @@ class _Sides:
     def _hashed(self, name: str) -> str:
         """Write a column as what is hashed: itself where equal values are the same bytes, else its text."""
         column = f"one.{quote(name)}"
-        return column if self._types.get(name) in _HASHED_AS_THEY_ARE else f'({column}::text COLLATE "C")'
+        return column if self._types.get(name) in HASHED_AS_THEY_ARE else f'({column}::text COLLATE "C")'
 
     def excluded(self, tx: Transaction) -> int:
         """Return how many rows of the source are left out."""

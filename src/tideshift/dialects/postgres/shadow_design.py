@@ -27,7 +27,7 @@ from tideshift.store.database import Transaction
 if TYPE_CHECKING:
     from tideshift.dialects.postgres.design import Designer
 
-__all__ = ["VALIDATE", "columns_digest", "design_shadow", "fingerprint"]
+__all__ = ["COMPARABLE", "VALIDATE", "columns_digest", "design_shadow", "fingerprint"]
 
 VALIDATE = NativeStep(
     name="validate", kind=StepKind.LONG, text="look at every reference in the new table, and at its statistics; writers go on",
@@ -40,7 +40,7 @@ SELECT f.conname::text, f.conrelid::bigint, f.confrelid::bigint, pg_catalog.quot
 FROM pg_catalog.pg_constraint f JOIN pg_catalog.pg_class c ON c.oid = CASE WHEN f.conrelid = $1 THEN f.confrelid ELSE f.conrelid END
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE f.contype = 'f' AND (f.conrelid = $1 OR f.confrelid = $1)
 """
-_COMPARABLE = """
+COMPARABLE = """
 SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_amop o JOIN pg_catalog.pg_opfamily f ON f.oid = o.amopfamily JOIN pg_catalog.pg_am m ON m.oid = f.opfmethod
        WHERE m.amname = 'btree' AND o.amopstrategy = 3 AND o.amoplefttype = $1::regtype AND o.amoprighttype = $2::regtype)
     OR EXISTS (SELECT 1 FROM pg_catalog.pg_cast WHERE castsource = $2::regtype AND casttarget = $1::regtype AND castcontext = 'i')
@@ -262,7 +262,7 @@ class _ShadowDesign:
         for child_number, parent_number in pairs:
             types = [self._type_of(parent, parent_number, fate), self._type_of(child, child_number, fate)]
             bare = [one.partition("(")[0] for one in types]
-            if bare[0] != bare[1] and not self.tx.run_verbatim(_COMPARABLE, tuple(bare)).scalar():
+            if bare[0] != bare[1] and not self.tx.run_verbatim(COMPARABLE, tuple(bare)).scalar():
                 self.reasons.append(f"the foreign key {name} would compare {types[1]} with {types[0]}: drop it first")
 
     def _type_of(self, table: int, number: int, fate: Fate) -> str:

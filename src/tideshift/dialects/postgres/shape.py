@@ -128,7 +128,7 @@ def _index(row: tuple[Any, ...]) -> ShapeIndex:
     return ShapeIndex(name, unique, valid, text[len(prefix) :], key, columns, plain, frozenset(directions), tuple(options), tablespace)
 
 
-_COLUMNS = """
+_COLUMNS = r"""
 SELECT a.attnum, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
        CASE WHEN a.attcollation <> t.typcollation THEN (SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname)
             FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = a.attcollation) END,
@@ -142,7 +142,8 @@ SELECT a.attnum, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod
            AND p.refobjsubid = a.attnum AND p.deptype = 'i'),
        a.attgenerated::text,
        CASE WHEN a.attstorage <> t.typstorage THEN CASE a.attstorage WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END,
-       CASE a.attcompression WHEN 'p' THEN 'pglz' WHEN 'l' THEN 'lz4' ELSE '' END, a.attstattarget::int, coalesce(a.attoptions, '{}')
+       CASE a.attcompression WHEN 'p' THEN 'pglz' WHEN 'l' THEN 'lz4' ELSE '' END, a.attstattarget::int,
+       ARRAY(SELECT o FROM unnest(a.attoptions) o WHERE o LIKE 'n\_distinct%')
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum

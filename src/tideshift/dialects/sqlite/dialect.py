@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tideshift.ddl.change import Change
-from tideshift.ddl.dialect import Capabilities
+from tideshift.ddl.dialect import Capabilities, InPlace
 from tideshift.ddl.grammar import PLAIN
 from tideshift.ddl.reshaping import Reshaping, Strategy
 from tideshift.dialects.sqlite.catalog import SqliteCatalog
@@ -30,6 +30,7 @@ class SqliteDialect:
         indexes_with_shadow=True,
         empties_tables=True,
         copy_log_rows=20_000,
+        changes_columns_in_place=False,
     )
 
     grammar = PLAIN
@@ -42,6 +43,11 @@ class SqliteDialect:
         self.remains = SqliteRemains(driver)
         self.load = SqliteLoad(driver)
 
-    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None) -> Reshaping:
-        """Work out how a change is carried out."""
+    @property
+    def in_place(self) -> InPlace:
+        """There is no such way: the capability says so, and nobody asks."""
+        raise AssertionError("this database changes no column in place")
+
+    def design(self, tx: Transaction, change: Change, *, strategy: Strategy | None = None, column_order_may_change: bool = False) -> Reshaping:
+        """Work out how a change is carried out; the order of columns is the user's in every way."""
         return Designer(tx, self._driver, self.catalog, strategy).design(change)

@@ -17,9 +17,9 @@ from tideshift.frontends.cli.options import (
     json_option,
     statement_options,
     statement_text,
-    strategy_of,
     strategy_options,
     timeout_option,
+    way_of,
 )
 from tideshift.frontends.cli.output import DECLINED, count_text, is_terminal, print_json, printable
 from tideshift.frontends.cli.register import is_any_alive
@@ -70,10 +70,10 @@ def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] 
     text = statement_text(statement, source)
     if options["detach"] and (options["node_wanted"] or options["timeout_seconds"] is not None):
         raise click.UsageError("--detach only submits: it goes neither with --node nor with --timeout")
-    strategy = strategy_of(options["strategy"], fast=options["fast"])
+    way = way_of(options)
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.ANY) as connected:
-        proposal = connected.ddl.plan(text, strategy=strategy)
+        proposal = connected.ddl.plan(text, **way)
         for warning in proposal.warnings:
             settings.screen.warn(warning)
         if not options["yes"] and not confirm(proposal):
@@ -81,9 +81,7 @@ def alter_command(ctx: click.Context, /, statement: str | None, source: IO[str] 
             return DECLINED
         create_tables(connected, settings)
         with Interruption() as interruption:
-            job = connected.ddl.submit(
-                text, parameters=_parameters(options), keep_old_seconds=options["keep_old"], strategy=strategy
-            )  # fmt: skip
+            job = connected.ddl.submit(text, parameters=_parameters(options), keep_old_seconds=options["keep_old"], **way)
             if options["detach"]:
                 return _detach(connected, settings, job)
             settings.screen.message(submitted_line(job))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO, Any, TypeVar
 
 import click
@@ -14,7 +14,7 @@ from tideshift.frontends.cli.output import Screen
 
 __all__ = [
     "DURATION", "SPEED", "Settings", "database_options", "job_ids", "json_option", "statement_options", "statement_text",
-    "strategy_of", "strategy_options", "timeout_option",
+    "strategy_options", "timeout_option", "way_of",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,16 +135,22 @@ def strategy_options(command: F) -> F:
         "--fast", is_flag=True,
         help="The same as --strategy direct: as fast as the database can, in one transaction, and every writer waits that long; no row is tried before.",
     )(command)  # fmt: skip
-    kind = click.Choice(["instant", "direct", "shadow_table"])
+    command = click.option(
+        "--allow-column-order-change", is_flag=True,
+        help="Let a column be changed in place, where the database can and there is no other way or --strategy in_place asks for it: one column more is seen meanwhile, and the"
+        " changed one stands last afterwards. The plan names what breaks.",
+    )(command)  # fmt: skip
+    kind = click.Choice(["instant", "direct", "shadow_table", "in_place"])
     text = "Carry it out in this way, or refuse (default: the cheapest that does it right)."
     return click.option("--strategy", type=kind, help=text)(command)
 
 
-def strategy_of(strategy: str | None, *, fast: bool) -> str | None:
-    """Return the strategy that was asked for."""
-    if fast and strategy not in (None, "direct"):
+def way_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the way that was asked for and what is allowed on it, as the commands on jobs take them."""
+    strategy = options["strategy"]
+    if options["fast"] and strategy not in (None, "direct"):
         raise click.UsageError("--fast is --strategy direct; give one of them")
-    return "direct" if fast else strategy
+    return {"strategy": "direct" if options["fast"] else strategy, "allow_column_order_change": options["allow_column_order_change"]}
 
 
 def statement_text(statement: str | None, source: IO[str] | None) -> str:

@@ -14,8 +14,8 @@ from tideshift.frontends.cli.options import (
     json_option,
     statement_options,
     statement_text,
-    strategy_of,
     strategy_options,
+    way_of,
 )
 from tideshift.frontends.cli.output import count_text, duration_text, print_json, printable, size_text
 
@@ -45,7 +45,7 @@ ROWS = {
 @json_option
 @database_options
 @click.pass_context
-def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | None, strategy: str | None, fast: bool) -> int:
+def plan_command(ctx: click.Context, /, statement: str | None, source: IO[str] | None, **options: Any) -> int:
     """Say what a change would do: strategy, stages, exact SQL, locks and how long they are held, rows and time.
 
     \b
@@ -57,7 +57,7 @@ def plan_command(ctx: click.Context, statement: str | None, source: IO[str] | No
     text = statement_text(statement, source)
     settings = ctx.ensure_object(Settings)
     with opened(ctx, SystemTables.ANY) as connected:
-        proposal = connected.ddl.plan(text, strategy=strategy_of(strategy, fast=fast))
+        proposal = connected.ddl.plan(text, **way_of(options))
     if settings.json_wanted:
         print_json({"plan": proposal_record(proposal)})
         return 0
