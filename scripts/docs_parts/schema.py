@@ -82,6 +82,14 @@ JOB_RECORD = record(
     lock_holder=nullable(
         record("A process, no living node of ours, that holds the lock which every writer needs at the moment of looking.", process=NATURAL, program=TEXT)
     ),
+    waits_for=each(
+        record(
+            "A session that a long statement of the job waits for at this moment: a lock, or a snapshot older than the statement.",
+            process=NATURAL,
+            seconds=described(NATURAL, "how long its transaction has been open"),
+            query=described(TEXT, "what it runs, or ran last"),
+        )
+    ),
     throttle=nullable(record("What slows the job now.", reason=TEXT, limit=nullable(NUMBER), value=nullable(NUMBER))),
     parameters=record("Every parameter by its name.", **dict.fromkeys(PARAMETERS, PARAMETER)),
     allowed=described(each(words(COMMANDS)), "the commands that are possible now"),

@@ -167,6 +167,10 @@ class Disk:
         """Ask the real one."""
         return self.real.lock_holder()
 
+    def waits_for(self, tx, backend):
+        """Ask the real one."""
+        return self.real.waits_for(tx, backend)
+
 
 class Life:
     """One process at work; `run` returns when nothing is left to do."""

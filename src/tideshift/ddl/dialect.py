@@ -31,34 +31,10 @@ from tideshift.store.database import Database, Session, Transaction
 from tideshift.store.keys import Bound, KeyOrder, KeyRange
 
 __all__ = [
-    "SHADOW_INDEX",
-    "AppliedBatch",
-    "ArtifactName",
-    "BuildGroup",
-    "Capabilities",
-    "Catalog",
-    "ChunkResult",
-    "Claim",
-    "Comparison",
-    "DiskRoom",
-    "DoctorFinding",
-    "InPlace",
-    "Dialect",
-    "Durability",
-    "Load",
-    "LockHolder",
-    "Native",
-    "NativeStep",
-    "Remains",
-    "Reorg",
-    "Reshaping",
-    "RowWork",
-    "Shadow",
-    "SqlStep",
-    "StepKind",
-    "Strategy",
-    "Weight",
-]
+    "SHADOW_INDEX", "AppliedBatch", "ArtifactName", "Blocker", "BuildGroup", "Capabilities", "Catalog", "ChunkResult", "Claim", "Comparison",
+    "DiskRoom", "DoctorFinding", "Dialect", "Durability", "InPlace", "Load", "LockHolder", "Native", "NativeStep", "Remains", "Reorg", "Reshaping", "RowWork",
+    "Shadow", "SqlStep", "StepKind", "Strategy", "Weight",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +103,15 @@ class LockHolder:
 
     process: int
     program: str
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A session that a statement of ours waits for: its process, how long its transaction has been open, and what it runs or ran last."""
+
+    process: int
+    seconds: int
+    query: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,6 +310,10 @@ class Load(Protocol):
 
     def lock_holder(self) -> LockHolder | None:
         """Return the process that at this moment holds a lock which every writer needs; None where nobody does, or it cannot be known."""
+        ...
+
+    def waits_for(self, tx: Transaction, backend: str) -> list[Blocker]:
+        """Return whom a session of ours waits for at this moment, by its number at the server: locks, and older snapshots."""
         ...
 
 

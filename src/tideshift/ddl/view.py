@@ -11,6 +11,7 @@ from tideshift.ddl import tables
 from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job, Stage
 from tideshift.ddl.machine import JOB, JobState
+from tideshift.ddl.native_task import StatementType
 from tideshift.ddl.permission import allowed
 from tideshift.ddl.reorg.fill import FILL, FillType
 from tideshift.ddl.reorg.task import CATCH_UP, COPY, SEE_REFERENCES, VERIFY, ReorgType
@@ -48,6 +49,7 @@ def job_view(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any]:
         "percent": _percent(job, reorg, subtasks, rows), "rows_per_second": speed,
         "eta_seconds": _eta_seconds(job, reorg, subtasks, rows, speed), "throttle": _throttle(running),
         "lock_holder": _lock_holder(tx, dialect, job),
+        "waits_for": _waits_for(tx, dialect, task, running),
         "parameters": _parameters(dialect, job, task, running), "allowed": allowed(job), "requested_by": job.requested_by,
         "paused_by": job.paused_by, "pause_reason": job.pause_reason, "warnings": job.warnings, "error": _error(job),
         "artifacts": [
@@ -120,6 +122,14 @@ def _throttle(running: list[Subtask]) -> dict[str, Any] | None:
 def _lock_holder(tx: Transaction, dialect: Dialect, job: Job) -> dict[str, Any] | None:
     holder = None if job.state in JOB.final else waited_for(tx, dialect)
     return None if holder is None else asdict(holder)
+
+
+def _waits_for(tx: Transaction, dialect: Dialect, task: Task | None, running: list[Subtask]) -> list[dict[str, Any]]:
+    """Name the sessions that a long statement of the job waits for at this moment."""
+    if task is None or task.type != StatementType.name:
+        return []
+    sessions = [subtask.session for subtask in running if subtask.session is not None]
+    return [asdict(blocker) for session in sessions for blocker in dialect.load.waits_for(tx, session["backend"])]
 
 
 def _parameters(dialect: Dialect, job: Job, task: Task | None, running: list[Subtask]) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from tideshift.ddl.dialect import DiskRoom, LockHolder
+from tideshift.ddl.dialect import Blocker, DiskRoom, LockHolder
 from tideshift.dialects import points
 from tideshift.dialects.sqlite.driver import SqliteDriver
 from tideshift.dialects.sqlite.lock_holder import lock_holder
 from tideshift.failpoint import NOT_FIRED
+from tideshift.store.database import Transaction
 
 __all__ = ["SqliteLoad"]
 
@@ -36,3 +37,7 @@ class SqliteLoad:
     def lock_holder(self) -> LockHolder | None:
         """Ask the operating system."""
         return lock_holder(self._driver.path)
+
+    def waits_for(self, tx: Transaction, backend: str) -> list[Blocker]:
+        """Return nobody: only a writer waits here, and `lock_holder` is whom it waits for."""
+        return []

@@ -143,6 +143,7 @@ def job_lines(job: Job) -> list[tuple[str, str]]:
         lines.append(("slowed by", slowed["reason"] + ("" if slowed["limit"] is None else f", limit {slowed['limit']}, value {slowed['value']}")))
     if job["lock_holder"] is not None:
         lines.append(("write lock", f"held at this moment by {holder_text(job['lock_holder'])}: whoever else writes waits"))
+    lines += [("waits for", f"process {one['process']}, whose transaction is {one['seconds']} s old: {one['query']}") for one in job["waits_for"]]
     for name, value in job["parameters"].items():
         lines.append((name, f"{_value(value['wished'])} wished, {_value(value['effective'])} in force, since {value['since'] or '-'}"))
     if job["error"] is not None:
