@@ -135,7 +135,7 @@ INDEXES = {
     "create index main.i on t (a)": CreateIndex(table=TableName("main", "t"), name="i", text="create index main.i on t (a)"),
     "drop index main.\"i j\"": DropIndex(index=TableName("main", "i j")),
     "reindex t": Reindex(name=TableName(None, "t")),
-    "reindex index i": Reindex(name=TableName(None, "i")),
+    "reindex index i": Reindex(name=TableName(None, "i"), target="INDEX"),
     "reindex table": Reindex(name=TableName(None, "table")),
 }
 

@@ -90,7 +90,7 @@ def _action(reader: StatementReader) -> Action:
 
 def _add(reader: StatementReader) -> Action:
     reader.take("ADD")
-    if reader.word() in _CONSTRAINT_WORDS:
+    if reader.word() in _CONSTRAINT_WORDS or _begins_own_constraint(reader):
         return _add_constraint(reader)
     if reader.word() in ("INDEX", "KEY"):
         reader.refuse(f"ADD {reader.word()} is written CREATE INDEX name ON table (…)", form=f"ADD {reader.word()}")
@@ -109,17 +109,29 @@ def _add_constraint(reader: StatementReader) -> AddConstraint:
     if reader.accept("CONSTRAINT"):
         reader.name("a constraint's name")
     kind = _constraint_kind(reader)
-    if not any(reader.accept(*words) for words in reader.grammar.before_columns) and not reader.is_operator("("):
+    if kind is ConstraintKind.EXCLUDE and reader.accept("USING"):
+        reader.name("an access method")
+    if kind is ConstraintKind.NOT_NULL:
+        reader.name("a column name")
+    elif not any(reader.accept(*words) for words in reader.grammar.before_columns) and not reader.is_operator("("):
         reader.refuse("( is expected here")
     _, last = reader.until()
     return AddConstraint(constraint=kind, text=reader.between(start, last))
 
 
 def _constraint_kind(reader: StatementReader) -> ConstraintKind:
-    for kind in ConstraintKind:
+    for kind in reader.grammar.constraints:
         if reader.accept(*kind.split()):
-            return kind
-    return reader.refuse("CHECK, UNIQUE, PRIMARY KEY or FOREIGN KEY is expected here")
+            return ConstraintKind(kind)
+    *most, last = reader.grammar.constraints
+    return reader.refuse(f"{', '.join(most)} or {last} is expected here")
+
+
+def _begins_own_constraint(reader: StatementReader) -> bool:
+    """Whether a constraint begins here whose first word may be a column's name too."""
+    if reader.word() == "EXCLUDE":
+        return "EXCLUDE" in reader.grammar.constraints and (reader.word(1) == "USING" or reader.is_operator("(", 1))
+    return reader.word() == "NOT" and reader.word(1) == "NULL" and "NOT NULL" in reader.grammar.constraints
 
 
 def _drop(reader: StatementReader) -> Action:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
 __all__ = [
-    "Action", "AddColumn", "AddConstraint", "AlterTable", "Change", "ConstraintKind", "CreateIndex", "DatabaseForm", "DropColumn", "DropConstraint", "DropIndex",
+    "Action", "AddColumn", "AddConstraint", "AlterObject", "AlterTable", "Change", "ConstraintKind", "CreateIndex", "DatabaseForm", "DropColumn", "DropConstraint", "DropIndex",
     "DropNotNull", "MoveColumn", "Place", "Position", "Reindex", "RenameColumn", "RenameTable", "SetColumnType", "SetDefault", "SetNotNull",
     "SetOption", "TableName", "TableOption", "change_from_record",
 ]  # fmt: skip
@@ -35,6 +35,8 @@ class ConstraintKind(StrEnum):
     UNIQUE = "UNIQUE"
     PRIMARY_KEY = "PRIMARY KEY"
     FOREIGN_KEY = "FOREIGN KEY"
+    EXCLUDE = "EXCLUDE"
+    NOT_NULL = "NOT NULL"
 
 
 class TableOption(StrEnum):
@@ -143,6 +145,8 @@ class AddConstraint:
             ConstraintKind.UNIQUE: "add index",
             ConstraintKind.PRIMARY_KEY: "add primary key",
             ConstraintKind.FOREIGN_KEY: "add foreign key",
+            ConstraintKind.EXCLUDE: "add exclusion constraint",
+            ConstraintKind.NOT_NULL: "modify column",
         }[self.constraint]
 
 
@@ -165,6 +169,8 @@ class DropConstraint:
             ConstraintKind.UNIQUE: "drop index",
             ConstraintKind.PRIMARY_KEY: "drop primary key",
             ConstraintKind.FOREIGN_KEY: "drop foreign key",
+            ConstraintKind.EXCLUDE: "drop exclusion constraint",
+            ConstraintKind.NOT_NULL: "modify column",
         }[self.constraint]
 
 
@@ -269,17 +275,37 @@ class DropIndex:
 
 @dataclass(frozen=True, kw_only=True)
 class Reindex:
-    """REINDEX name: one index, or all indexes of a table."""
+    """REINDEX name: one index, or all indexes of a table; `target` is the word before the name, INDEX or TABLE (None: either is meant)."""
 
     kind: ClassVar[str] = "reindex"
     name: TableName
+    target: str | None = None
 
     def as_record(self) -> dict[str, Any]:
         """Give the stored form."""
-        return {"change": "Reindex", "name": asdict(self.name)}
+        return {"change": "Reindex", **asdict(self)}
 
 
-Change: TypeAlias = AlterTable | CreateIndex | DropIndex | Reindex
+@dataclass(frozen=True, kw_only=True)
+class AlterObject:
+    """ALTER INDEX, ALTER TYPE or ALTER SEQUENCE, as only one kind of database has it; `text` is what stands behind the name."""
+
+    what: str
+    name: TableName
+    form: str
+    text: str
+
+    @property
+    def kind(self) -> str:
+        """Return the job's type."""
+        return f"alter {self.what.lower()}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Give the stored form."""
+        return {"change": "AlterObject", **asdict(self)}
+
+
+Change: TypeAlias = AlterTable | CreateIndex | DropIndex | Reindex | AlterObject
 
 _ACTIONS: dict[str, type[Any]] = {
     action.__name__: action
@@ -300,7 +326,9 @@ def change_from_record(record: dict[str, Any]) -> Change:
         case "DropIndex":
             return DropIndex(index=TableName(**record["index"]))
         case "Reindex":
-            return Reindex(name=TableName(**record["name"]))
+            return Reindex(name=TableName(**record["name"]), target=record.get("target"))
+        case "AlterObject":
+            return AlterObject(what=record["what"], name=TableName(**record["name"]), form=record["form"], text=record["text"])
     raise ValueError(f"unknown change {record['change']!r}")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from tideshift.ddl.tokens import LOOSE, Spelling
 
@@ -24,6 +24,12 @@ class Grammar:
     """What may stand between a key's keyword and its columns, or in place of them."""
     table_forms: tuple[tuple[str, ...], ...] = ()
     column_forms: tuple[tuple[str, ...], ...] = ()
+    constraints: tuple[str, ...] = ("CHECK", "UNIQUE", "PRIMARY KEY", "FOREIGN KEY")
+    """What may be added to a table."""
+    object_forms: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    """What else ALTER takes besides TABLE: INDEX for example, and the first words behind the name."""
+    says_concurrently: bool = False
+    """Whether REINDEX takes the word CONCURRENTLY, which changes nothing."""
     names_index_by_method: bool = False
     """Whether CREATE INDEX takes USING, INCLUDE, WITH and the like."""
 

@@ -6,6 +6,7 @@ from tideshift.ddl.change import (
     Action,
     AddColumn,
     AddConstraint,
+    AlterObject,
     AlterTable,
     Change,
     CreateIndex,
@@ -38,8 +39,10 @@ def as_statement(change: Change) -> str:
             return text
         case DropIndex(index=name):
             return f"DROP INDEX {_qualified(name)}"
-        case Reindex(name=name):
-            return f"REINDEX {_qualified(name)}"
+        case AlterObject(what=what, name=name, text=text):
+            return f"ALTER {what} {_qualified(name)} {text}"
+        case Reindex(name=name, target=target):
+            return f"REINDEX {'' if target is None else f'{target} '}{_qualified(name)}"
 
 
 def _action(action: Action) -> str:

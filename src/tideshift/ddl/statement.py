@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tideshift.ddl.alter_table import alter_table
-from tideshift.ddl.change import Change, CreateIndex, DropIndex, Reindex
+from tideshift.ddl.change import AlterObject, Change, CreateIndex, DropIndex, Reindex
 from tideshift.ddl.grammar import PLAIN, Grammar
 from tideshift.ddl.reader import StatementReader
 
 __all__ = ["parse_statement"]
 
+_MORE_THAN_A_TABLE = frozenset({"SCHEMA", "DATABASE", "SYSTEM"})
 _OTHER_STATEMENTS = frozenset("ALTER CREATE DROP TRUNCATE RENAME COMMENT GRANT REVOKE VACUUM ANALYZE".split())
 
 
@@ -20,6 +21,8 @@ def parse_statement(text: str, grammar: Grammar = PLAIN) -> Change:
     match reader.word(), reader.word(1):
         case "ALTER", "TABLE":
             return alter_table(reader)
+        case "ALTER", what if what in grammar.object_forms:
+            return _alter_object(reader, what)
         case ("CREATE", "INDEX") | ("CREATE", "UNIQUE"):
             return _create_index(reader)
         case "DROP", "INDEX":
@@ -59,6 +62,21 @@ def _create_index(reader: StatementReader) -> CreateIndex:
     return CreateIndex(table=table, name=index.name, text=text)
 
 
+def _alter_object(reader: StatementReader, what: str) -> AlterObject:
+    reader.take("ALTER", what)
+    if reader.word() == "IF" and reader.word(1) == "EXISTS":
+        reader.not_supported("IF EXISTS")
+    name = reader.table("a name")
+    if reader.ended:
+        reader.refuse("what is to be changed is expected here")
+    start = reader.at
+    for words in reader.grammar.object_forms[what]:
+        if all(reader.word(ahead) == word or reader.is_operator(word, ahead) for ahead, word in enumerate(words)):
+            reader.at = len(reader.tokens)
+            return AlterObject(what=what, name=name, form=" ".join(words), text=reader.between(start, reader.at - 1))
+    return reader.not_supported(f"ALTER {what} … {reader.word()} {reader.word(1)}")
+
+
 def _drop_index(reader: StatementReader) -> DropIndex:
     reader.take("DROP", "INDEX")
     if reader.word() == "IF" and reader.word(1) == "EXISTS":
@@ -70,13 +88,17 @@ def _drop_index(reader: StatementReader) -> DropIndex:
 
 def _reindex(reader: StatementReader) -> Reindex:
     reader.take("REINDEX")
-    for word in ("INDEX", "TABLE"):
-        if reader.word() == word and len(reader.tokens) > reader.at + 1:
-            reader.at += 1
-            break
+    target = None
+    if reader.word() in ("INDEX", "TABLE") and len(reader.tokens) > reader.at + 1:
+        target = reader.word()
+        reader.at += 1
+    if reader.grammar.says_concurrently and reader.word() == "CONCURRENTLY" and len(reader.tokens) > reader.at + 1:
+        reader.at += 1
+    if reader.word() in _MORE_THAN_A_TABLE and len(reader.tokens) > reader.at + 1 and not reader.is_operator(".", 1):
+        reader.not_supported(f"REINDEX {reader.word()}")
     name = reader.table("a table or an index")
     _end(reader)
-    return Reindex(name=name)
+    return Reindex(name=name, target=target)
 
 
 def _end(reader: StatementReader) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tideshift.ddl.change import (
     Action,
     AddColumn,
+    DatabaseForm,
     DropColumn,
     DropNotNull,
     MoveColumn,
@@ -65,5 +66,10 @@ def _why_not_both(earlier: Action, later: Action) -> str | None:
     if isinstance(earlier, AddColumn):
         said_there = isinstance(later, (SetDefault, SetColumnType))
         return f"{other} is added by this statement: say it in that action" if said_there else None
-    same = _PROPERTY[type(earlier)] == _PROPERTY[type(later)]
-    return f"the {_PROPERTY[type(later)]} of {other} is set by this statement already" if same else None
+    same = _property(earlier) == _property(later)
+    return f"the {_property(later)} of {other} is set by this statement already" if same else None
+
+
+def _property(action: Action) -> str:
+    """Return what an action sets of its column; of a form that only one kind of database has, its words say that."""
+    return action.form if isinstance(action, DatabaseForm) else _PROPERTY[type(action)]

@@ -31,6 +31,10 @@ INSERT INTO child SELECT i FROM generate_series(1, 50) i;
 CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER noted BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION quiet();
 CREATE TABLE told (n int PRIMARY KEY, at_ms bigint);
+CREATE TABLE parts (id int, b text, p int REFERENCES parent, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (100); CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (100) TO (200) PARTITION BY RANGE (id);
+CREATE TABLE parts_2a PARTITION OF parts_2 FOR VALUES FROM (100) TO (200); CREATE TABLE parts_3 (id int NOT NULL, b text, p int);
+INSERT INTO parts SELECT i, 'b' || i, i % 10 FROM generate_series(0, 199) i; INSERT INTO parts_3 SELECT i, 'b' || i, i % 10 FROM generate_series(200, 260) i;
 ANALYZE;
 """
 
@@ -56,6 +60,10 @@ SCENARIOS = {
     "cancelled in place": Scenario("ALTER TABLE t ALTER u TYPE bigint", "in_place", cancelled_at="compare the new column", ends=JobState.ROLLBACK_DONE),
     "refused in place": Scenario("ALTER TABLE t ALTER d TYPE int USING 1 / (d - d)", "in_place", ends=JobState.ROLLBACK_DONE),
     "online": Scenario("ALTER TABLE t ALTER d SET NOT NULL, ADD CONSTRAINT du UNIQUE (id, d), ADD CONSTRAINT dp CHECK (d >= 0)", strategy=None),
+    "reindexed": Scenario("REINDEX TABLE t", strategy=None),
+    "partitioned": Scenario("CREATE UNIQUE INDEX late ON parts (id, lower(b))", strategy=None),
+    "attached": Scenario("ALTER TABLE parts ATTACH PARTITION parts_3 FOR VALUES FROM (200) TO (300)", strategy=None),
+    "detached": Scenario("ALTER TABLE parts DETACH PARTITION parts_1 CONCURRENTLY", strategy=None),
 }
 
 
@@ -147,7 +155,9 @@ def portrait(url: str, *, with_state: bool) -> list[Any]:
                "SELECT tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1")  # fmt: skip
     columns, *others = catalogue(url, "t")
     unordered = sorted(column[1:] for column in columns)  # a column that was changed in place stands last
-    return [*state, unordered, *others, *(rows(url, query) for query in queries)]
+    parts = [one for table in ("parts", "parts_1", "parts_2", "parts_2a", "parts_3") for one in catalogue(url, table)]
+    half_made = rows(url, "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid UNION ALL SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhdetachpending")
+    return [*state, half_made, *parts, unordered, *others, *(rows(url, query) for query in queries)]
 
 
 def twin(url: str, scenario: Scenario) -> list[Any]:

@@ -193,7 +193,6 @@ REFUSED = {
     'DROP INDEX "Sal""es x"."T t_pkey"': "belongs to the constraint",
     f'CREATE INDEX "by A" ON {T} (b)': "already",
     "ALTER TABLE v ADD COLUMN z int": "it is a view",
-    f"REINDEX {T}": "interrupted REINDEX",
     f"ALTER TABLE {T} DROP CONSTRAINT short, ADD PRIMARY KEY USING INDEX x": "primary key already",
     "ALTER TABLE keyless ADD PRIMARY KEY USING INDEX keyless_id": "say ADD PRIMARY KEY (columns)",
     "ALTER TABLE parts ADD CONSTRAINT u UNIQUE (id)": "partitioned",

@@ -41,7 +41,8 @@ class PostgresCatalog:
 
     def row_estimate(self, tx: Transaction, table: TableName) -> tuple[int, bool]:
         """Return the planner's number of rows; nothing is counted."""
-        return find_table(tx, table).rows, False
+        kind = tx.run_verbatim("SELECT relkind::text FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1)", (qualified(table.schema or "public", table.name),)).scalar()
+        return (find_table(tx, table).rows, False) if kind in ("r", "p") else (0, True)
 
     def objects(self, tx: Transaction) -> set[tuple[str, str]]:
         """Return what has a name of ours outside our own schema: type and name behind its schema."""

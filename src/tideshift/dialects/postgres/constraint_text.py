@@ -25,6 +25,11 @@ class ConstraintText:
     not_valid: bool
     using_index: bool
 
+    @property
+    def index_name(self) -> str:
+        """Return the name behind USING INDEX."""
+        return folded(significant(self.before, STANDARD)[2])
+
     def named(self, name: str, *, not_valid: bool) -> str:
         """Write it out under a name."""
         valid = " NOT VALID" if not_valid and not self.not_valid else ""
@@ -76,7 +81,9 @@ def read_constraint(text: str, kind: ConstraintKind) -> ConstraintText:
     using = any(token.keyword == "USING" for token in tokens[start:at])
     if at == len(tokens):
         before = text[tokens[start].start :] if start < at else ""
-        return ConstraintText(name, kind, inner="", columns=(), before=before, after="", not_valid=False, using_index=using)
+        not_valid = (tokens[-2].keyword, tokens[-1].keyword) == ("NOT", "VALID")
+        one = [folded(tokens[start])] if kind is ConstraintKind.NOT_NULL else []
+        return ConstraintText(name, kind, inner="", columns=tuple(one), before=before, after="", not_valid=not_valid, using_index=using)
     close = _closing(tokens, at)
     inner = text[tokens[at].end : tokens[close].start].strip()
     rest = tokens[close + 1 :]

@@ -13,6 +13,7 @@ from tideshift.ddl.change import (
     Action,
     AddColumn,
     AddConstraint,
+    AlterObject,
     AlterTable,
     Change,
     CreateIndex,
@@ -32,16 +33,19 @@ from tideshift.ddl.change import (
     TableName,
 )
 from tideshift.ddl.reshaping import ArtifactName, Claim, NativeStep, Reshaping, RowWork, SqlStep, StepKind, Strategy
-from tideshift.dialects.postgres import constraints, estimate, indexes
+from tideshift.dialects.postgres import attaching, constraints, estimate, forms, indexes, objects
 from tideshift.dialects.postgres.definition import read_definition
 from tideshift.dialects.postgres.dependants import going_with, of_column
 from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.in_place_design import design_in_place
+from tideshift.dialects.postgres.locks import EVERYBODY, Lock
 from tideshift.dialects.postgres.names import own_name, qualified
+from tideshift.dialects.postgres.partitions import leaves
 from tideshift.dialects.postgres.recipe import Recipe
 from tideshift.dialects.postgres.rehearsal import PROBE, Probe, Refused, probe
+from tideshift.dialects.postgres.reindexing import reindex
 from tideshift.dialects.postgres.shadow_design import design_shadow
-from tideshift.dialects.postgres.source import SourceTable, find_table, own_search_path
+from tideshift.dialects.postgres.source import SourceTable, find_table, own_search_path, user_path
 from tideshift.dialects.postgres.view_trial import try_views
 from tideshift.dialects.postgres.views import Views
 from tideshift.errors import PlanRefused
@@ -57,6 +61,10 @@ class _Cost:
     seconds: float = 0.0
     rewrites: bool = False
     may_refuse: bool = False
+    needs_copy: bool = False
+    """Whether there is no way beside the traffic but a copy of the table."""
+    no_copy: str | None = None
+    """Why a copy could not do it."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -84,7 +92,9 @@ class Designer:
             case DropIndex():
                 return indexes.drop(self, change)
             case Reindex():
-                return indexes.reindex(change)
+                return reindex(self, change)
+            case AlterObject():
+                return objects.alter(self, change)
 
     # ── ALTER TABLE ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,6 +103,12 @@ class Designer:
         if self.reasons:  # Without its privileges the table cannot even be tried.
             raise self.refused(source)
         recipe = Recipe(source)
+        if isinstance(change.actions[0], DatabaseForm) and change.actions[0].form in ("ATTACH PARTITION", "DETACH PARTITION") and len(change.actions) == 1:
+            attaching.take(self, recipe, change.actions[0])
+            return self.reshaping(recipe, shape=None)
+        alone = [action.form for action in change.actions if isinstance(action, DatabaseForm) and action.form in forms.ALONE]
+        if alone and len(change.actions) > 1:
+            raise PlanRefused(f"{alone[0]} stands alone in its statement", reasons=[f"{alone[0]} stands alone in its statement"])
         if self.wished is Strategy.IN_PLACE_COLUMN:
             return design_in_place(self, change, source)
         if self.wished is Strategy.SHADOW_TABLE or any(_needs_order(action) for action in change.actions):
@@ -102,7 +118,8 @@ class Designer:
                 self._take(recipe, trial, action)
             shape = trial.shape()
             self._see_views(source)
-        if not self.reasons and self.wished is None and self.cost.rewrites and self.cost.seconds > estimate.LOCK_BUDGET_SECONDS:
+        by_copy = (self.cost.rewrites or self.cost.needs_copy) and self.cost.no_copy is None
+        if not self.reasons and self.wished is None and by_copy and self.cost.seconds > estimate.LOCK_BUDGET_SECONDS:
             return self._rewritten(change, source)
         return self.reshaping(recipe, shape=None if isinstance(change.actions[0], (RenameColumn, RenameTable)) else shape)
 
@@ -134,16 +151,16 @@ class Designer:
             case DropColumn():
                 self._see_unused(source, action.column, "is used by")
                 recipe.dropped += going_with(self.tx, source.oid, source.column(action.column).number)
-                self._clause(recipe, trial, f"DROP COLUMN {quote(action.column)}")
+                self.clause(recipe, trial, f"DROP COLUMN {quote(action.column)}")
             case SetColumnType():
                 self._type(recipe, trial, action)
             case SetDefault(default=default):
                 change = "DROP DEFAULT" if default is None else f"SET DEFAULT {default}"
-                self._clause(recipe, trial, f"ALTER COLUMN {quote(action.column)} {change}", fragment=default)
+                self.clause(recipe, trial, f"ALTER COLUMN {quote(action.column)} {change}", fragment=default)
             case SetNotNull():
                 self.not_null(recipe, trial, action.column)
             case DropNotNull():
-                self._clause(recipe, trial, f"ALTER COLUMN {quote(action.column)} DROP NOT NULL")
+                self.clause(recipe, trial, f"ALTER COLUMN {quote(action.column)} DROP NOT NULL")
             case AddConstraint():
                 constraints.add(self, recipe, trial, action)
             case DropConstraint():
@@ -154,29 +171,38 @@ class Designer:
     def _take_other(self, recipe: Recipe, trial: Probe, action: Action) -> None:
         match action:
             case RenameColumn():
-                self._clause(recipe, trial, f"RENAME COLUMN {quote(action.column)} TO {quote(action.new_name)}")
+                self.clause(recipe, trial, f"RENAME COLUMN {quote(action.column)} TO {quote(action.new_name)}")
             case RenameTable():
-                recipe.clauses.append(f"RENAME TO {quote(action.new_name)}")
+                recipe.clause(f"RENAME TO {quote(action.new_name)}", recurses=False)
             case DatabaseForm():
-                recipe.clauses.append(action.text)
+                forms.take(self, recipe, trial, action)
             case MoveColumn():
                 raise AssertionError("another order of columns is a shadow table's")
             case SetOption():
                 self.reasons.append(f"{action.option} is an option of SQLite's tables")
 
-    def _clause(self, recipe: Recipe, trial: Probe, clause: str, *, tried: str | None = None, fragment: str | None = None) -> None:
+    def try_clause(self, trial: Probe, clause: str, *, fragment: str | None = None) -> bool:
+        """Try a clause without adding it; keep the server's reason against it."""
+        try:
+            trial.run(clause, fragment=fragment)
+        except Refused as error:
+            self.reasons.append(f"the server refuses {clause}: {error}")
+            return False
+        return True
+
+    def clause(self, recipe: Recipe, trial: Probe, clause: str, *, tried: str | None = None, fragment: str | None = None, mode: str = EVERYBODY, recurses: bool = True) -> None:
         """Add a clause to the last statement, after trying it (or what stands for it on the empty copy); `fragment` is the user's text in it."""
         try:
             touched = trial.run(clause if tried is None else tried, fragment=fragment)
         except Refused as error:
             self.reasons.append(f"the server refuses {clause}: {error}")
             return
-        recipe.clauses.append(clause)
+        recipe.clause(clause, mode, recurses=recurses)
         source = recipe.source
         if touched.heap or touched.indexes:
-            self._costs(estimate.write_seconds(source.bytes), rewrites=True)
+            self.add_cost(estimate.write_seconds(source.bytes), rewrites=True)
 
-    def _costs(self, seconds: float, *, rewrites: bool = False) -> None:
+    def add_cost(self, seconds: float, *, rewrites: bool = False) -> None:
         self.cost.seconds += seconds
         self.cost.rewrites |= rewrites
 
@@ -184,7 +210,7 @@ class Designer:
         """Whether a scan or a build of this length is done beside the traffic; otherwise it is part of the last statement."""
         self.cost.may_refuse = True
         if self.wished is Strategy.DIRECT or (self.wished is None and self.cost.seconds + seconds <= estimate.LOCK_BUDGET_SECONDS):
-            self._costs(seconds)
+            self.add_cost(seconds)
             return False
         return True
 
@@ -195,13 +221,13 @@ class Designer:
             return
         cut = read_definition(action.column, action.definition)
         if not cut.constraints:
-            self._clause(recipe, trial, f"ADD COLUMN {action.definition}", fragment=action.definition)
+            self.clause(recipe, trial, f"ADD COLUMN {action.definition}", fragment=action.definition)
             return
         if not self.goes_online(estimate.scan_seconds(source.bytes)):
-            self._clause(recipe, trial, f"ADD COLUMN {action.definition}", tried=f"ADD COLUMN {cut.bare}", fragment=cut.bare)
+            self.clause(recipe, trial, f"ADD COLUMN {action.definition}", tried=f"ADD COLUMN {cut.bare}", fragment=cut.bare)
             return
         before = self.cost.rewrites
-        self._clause(recipe, trial, f"ADD COLUMN {cut.bare}", fragment=cut.bare)
+        self.clause(recipe, trial, f"ADD COLUMN {cut.bare}", fragment=cut.bare)
         if not self.reasons and self.cost.rewrites is before:
             made = ArtifactName("column", qualified(source.schema, source.name, action.column))
             recipe.short("add the column", "add the column; nobody sees it in use yet", [f"ALTER TABLE {source.quoted} {recipe.clauses.pop()}"], makes=(made,))
@@ -216,7 +242,7 @@ class Designer:
         self.retyped.append(column.number)
         using = "" if action.using is None else f" USING {action.using}"
         self.cost.may_refuse = True
-        self._clause(recipe, trial, f"ALTER COLUMN {quote(action.column)} TYPE {action.type_text}{using}", fragment=action.using or action.type_text)
+        self.clause(recipe, trial, f"ALTER COLUMN {quote(action.column)} TYPE {action.type_text}{using}", fragment=action.using or action.type_text)
         times = {"timestamp without time zone", "timestamp with time zone"}
         became = next((str(one[1]) for one in trial.shape() if one[0] == action.column), "")
         if action.using is None and column.type_text != became and {_bare(column.type_text), _bare(became)} == times:
@@ -244,9 +270,15 @@ class Designer:
             made = ArtifactName("constraint", qualified(source.schema, source.name, check))
             added = f"ALTER TABLE {source.quoted} ADD CONSTRAINT {quote(check)} CHECK ({quote(name)} IS NOT NULL) NOT VALID"
             recipe.short(f"demand {name}", "from here on no write may leave it NULL", [added], makes=(made,))
-            recipe.validate(check)
-            recipe.last.append(f"ALTER TABLE {source.quoted} DROP CONSTRAINT {quote(check)}")
-        self._clause(recipe, trial, clause)
+            self.validate(recipe, check)
+            recipe.statement(f"ALTER TABLE {source.quoted} DROP CONSTRAINT {quote(check)}")
+        self.clause(recipe, trial, clause)
+
+    def validate(self, recipe: Recipe, name: str) -> None:
+        """Prove a constraint beside the traffic: in each partition by itself, then in the table, which has nothing left to do."""
+        for leaf in leaves(self.tx, recipe.source.oid) if recipe.source.kind == "p" else ():
+            recipe.validate(name, table=leaf.quoted)
+        recipe.validate(name)
 
     def _see_unused(self, source: SourceTable, column: str, how: str) -> None:
         self.reasons += [f"{column} {how} {what}: drop or change that first" for what in of_column(self.tx, source.oid, source.column(column).number)]
@@ -281,6 +313,19 @@ class Designer:
         """Make the error that tells every reason."""
         return PlanRefused(f"the change of {source.name!r} is refused: {'; '.join(self.reasons)}", reasons=self.reasons)
 
+    def name_of(self, oid: int) -> tuple[str, str]:
+        """Return a table's schema and name."""
+        schema, name = self.tx.run_verbatim(
+            "SELECT nspname::text, relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1", (oid,)
+        ).rows[0]  # fmt: skip
+        return str(schema), str(name)
+
+    def oid_by_path(self, text: str) -> int | None:
+        """Return what a name in a text of the user's means to a session of this role."""
+        with user_path(self.tx, own_search_path(self.tx)):
+            found = self.tx.run_verbatim("SELECT pg_catalog.to_regclass($1)::oid::bigint", (text,)).scalar()
+        return None if found is None else int(found)
+
     def exists(self, schema: str, name: str) -> bool:
         """Whether a table, index or sequence of this name is there."""
         found = self.tx.run_verbatim("SELECT pg_catalog.to_regclass($1) IS NOT NULL", (qualified(schema, name),)).scalar()
@@ -293,7 +338,9 @@ class Designer:
         if self.reasons:
             raise self.refused(source)
         scans = any(step.kind is not StepKind.SHORT for step in steps)
-        claims = (Claim(f"{source.schema}.{source.name}"), *(Claim(table.replace('"', ""), "shared") for table in recipe.locked.values()))
+        claims = (Claim(f"{source.schema}.{source.name}"), *(
+            Claim(lock.table.replace('"', ""), "shared") for lock in recipe.others if lock.oid != source.oid and lock.table not in recipe.exclusive
+        ), *(Claim(table.replace('"', "")) for table in recipe.exclusive))
         return Reshaping(
             table=TableName(source.schema, source.name),
             strategy=strategy,
@@ -317,6 +364,8 @@ class Designer:
     def _strategy(self, recipe: Recipe) -> Strategy:
         too_long = self.cost.seconds > estimate.LOCK_BUDGET_SECONDS
         if too_long and self.wished is not Strategy.DIRECT:
+            if self.cost.no_copy is not None:
+                self.reasons.append(self.cost.no_copy)
             what = "the table or its indexes would be written again" if self.cost.rewrites else "every row would be looked at"
             self.reasons.append(f"{what} under a lock that keeps everybody out, for {estimate.hold_text(self.cost.seconds)}; --strategy direct does it all the same")
         found = Strategy.NATIVE_ONLINE if recipe.steps else Strategy.DIRECT if self.cost.seconds else Strategy.INSTANT
@@ -329,12 +378,13 @@ class Designer:
         return found
 
     def _shown(self, step: NativeStep) -> SqlStep:
-        lock, hold = {
-            StepKind.SHORT: ("ACCESS EXCLUSIVE, tried for moments", estimate.hold_text(self.cost.seconds)),
-            StepKind.LONG: ("SHARE UPDATE EXCLUSIVE: readers and writers go on", "as long as a scan takes"),
-            StepKind.ALONE: ("SHARE UPDATE EXCLUSIVE: readers and writers go on", "as long as it takes to build"),
-        }[step.kind]
-        return SqlStep(step.name, ";\n".join(step.detail["sql"]), lock, hold)
+        if step.kind is StepKind.SHORT:
+            locked = [Lock(*one) for one in step.detail["locks"]]
+            others = [f"{one.mode} on {one.table}" for one in locked[1:]]
+            lock = f"{'; '.join([locked[0].mode, *others])}, tried for moments" if locked else "none"
+            return SqlStep(step.name, ";\n".join(step.detail["sql"]), lock, estimate.hold_text(self.cost.seconds))
+        hold = "as long as a scan takes" if step.kind is StepKind.LONG else "as long as it takes to build"
+        return SqlStep(step.name, ";\n".join(step.detail["sql"]), "SHARE UPDATE EXCLUSIVE: readers and writers go on", hold)
 
 
 def _needs_order(action: Action) -> bool:

@@ -25,17 +25,27 @@ GRAMMAR = Grammar(
     type_operators="(),.[]%",
     words_in_a_type=frozenset({"COLLATE"}),
     names_index_by_method=True,
+    says_concurrently=True,
     before_columns=(("NULLS", "NOT", "DISTINCT"), ("NULLS", "DISTINCT"), ("USING", "INDEX")),
     table_forms=(
         ("OWNER", "TO"), ("SET", "("), ("RESET", "("), ("CLUSTER", "ON"), ("SET", "WITHOUT", "CLUSTER"), ("REPLICA", "IDENTITY"), ("RENAME", "CONSTRAINT"),
-        ("ALTER", "CONSTRAINT"), ("ENABLE",), ("DISABLE",), ("FORCE", "ROW"), ("NO", "FORCE"), ("SET", "SCHEMA"),
+        ("ALTER", "CONSTRAINT"), ("ENABLE",), ("DISABLE",), ("FORCE", "ROW"), ("NO", "FORCE"), ("SET", "SCHEMA"), ("VALIDATE", "CONSTRAINT"), ("INHERIT",),
+        ("NO", "INHERIT"), ("SET", "TABLESPACE"), ("SET", "ACCESS", "METHOD"), ("SET", "LOGGED"), ("SET", "UNLOGGED"), ("ATTACH", "PARTITION"),
+        ("DETACH", "PARTITION"),
     ),
     column_forms=(
         ("SET", "STATISTICS"), ("SET", "("), ("RESET", "("), ("SET", "STORAGE"), ("SET", "COMPRESSION"), ("DROP", "EXPRESSION"), ("DROP", "IDENTITY"),
-        ("ADD", "GENERATED"), ("SET", "GENERATED"), ("RESTART",),
+        ("ADD", "GENERATED"), ("SET", "GENERATED"), ("RESTART",), ("SET", "EXPRESSION"), ("SET", "INCREMENT"), ("SET", "MINVALUE"), ("SET", "MAXVALUE"),
+        ("SET", "NO"), ("SET", "START"), ("SET", "RESTART"), ("SET", "CACHE"), ("SET", "CYCLE"),
     ),
+    constraints=("CHECK", "UNIQUE", "PRIMARY KEY", "FOREIGN KEY", "EXCLUDE", "NOT NULL"),
+    object_forms={
+        "INDEX": (("RENAME", "TO"), ("SET", "("), ("RESET", "("), ("SET", "TABLESPACE"), ("ALTER",), ("ATTACH", "PARTITION")),
+        "TYPE": (("ADD", "VALUE"), ("RENAME", "VALUE")),
+        "SEQUENCE": (("AS",), ("INCREMENT",), ("MINVALUE",), ("MAXVALUE",), ("NO",), ("START",), ("RESTART",), ("CACHE",), ("CYCLE",), ("OWNED", "BY"), ("RENAME", "TO")),
+    },
 )  # fmt: skip
-"""Unquoted names are in lower case; the forms are those that only write the catalogue."""
+"""Unquoted names are in lower case; how each form is carried out stands in `forms`."""
 
 
 class PostgresDialect:

@@ -17,8 +17,9 @@ def hindrances(tx: Transaction, oid: int) -> list[str]:
 
 _OBJECT = "pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid)"
 _IS_TABLE = "d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1"
-OF_ITS_KIND = """SELECT 'it is partitioned: change its partitions one by one' FROM pg_catalog.pg_class WHERE oid = $1 AND relkind = 'p'
-UNION ALL SELECT 'it is a partition of another table' FROM pg_catalog.pg_class WHERE oid = $1 AND relispartition
+OF_ITS_KIND = """SELECT 'it is partitioned, and a copy would have to be made of all its partitions at once: add a column and fill it in steps,'
+       || ' or make a new table and move the rows partition by partition' FROM pg_catalog.pg_class WHERE oid = $1 AND relkind = 'p'
+UNION ALL SELECT 'it is a partition, and has the shape of the table that it belongs to: DETACH PARTITION first' FROM pg_catalog.pg_class WHERE oid = $1 AND relispartition
 UNION ALL SELECT 'it inherits from another table' FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class c ON c.oid = inhrelid
                   WHERE inhrelid = $1 AND NOT c.relispartition
 UNION ALL SELECT 'another table inherits from it' FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class c ON c.oid = inhparent

@@ -1,23 +1,23 @@
-"""How an index comes, goes and is made again, with the database's own CONCURRENTLY."""
+"""How an index comes and goes, with the database's own CONCURRENTLY."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from tideshift.ddl.change import CreateIndex, DropIndex, Reindex
+from tideshift.ddl.change import CreateIndex, DropIndex
 from tideshift.ddl.reshaping import Reshaping
 from tideshift.ddl.tokens import STANDARD, significant
-from tideshift.dialects.postgres import estimate
+from tideshift.dialects.postgres import estimate, partitioned_indexes
 from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.names import own_name, qualified
 from tideshift.dialects.postgres.recipe import Recipe
+from tideshift.dialects.postgres.rehearsal import probe
 from tideshift.dialects.postgres.source import find_index
-from tideshift.errors import PlanRefused
 
 if TYPE_CHECKING:
     from tideshift.dialects.postgres.design import Designer
 
-__all__ = ["create", "drop", "reindex"]
+__all__ = ["create", "drop"]
 
 
 def create(designer: Designer, change: CreateIndex) -> Reshaping:
@@ -28,16 +28,20 @@ def create(designer: Designer, change: CreateIndex) -> Reshaping:
     if designer.exists(source.schema, change.name):
         designer.reasons.append(f"there is something called {change.name} in the schema {source.schema} already")
     word = "UNIQUE INDEX" if unique else "INDEX"
-    if source.kind == "p":
-        designer.reasons.append("an index on a partitioned table cannot be built CONCURRENTLY: build one on each partition first")
     online = designer.goes_online(estimate.write_seconds(source.bytes))
     designer.cost.may_refuse = unique
-    if online:
+    with probe(designer.tx, source) as trial:
+        refusal = trial.try_statement(f"CREATE {word} ON {{}}{rest}", fragment=rest)
+    if refusal is not None:
+        designer.reasons.append(f"the server refuses it: {refusal}")
+    elif online and source.kind == "p":
+        partitioned_indexes.create_index(designer, recipe, change.name, unique=unique, rest=rest)
+    elif online:
         index = own_name(0, source.quoted, "index")
         recipe.build_index(index, f"CREATE {word} CONCURRENTLY {quote(index)} ON {source.quoted}{rest}", unique=unique)
-        recipe.last.append(f"ALTER INDEX {qualified(source.schema, index)} RENAME TO {quote(change.name)}")
+        recipe.statement(f"ALTER INDEX {qualified(source.schema, index)} RENAME TO {quote(change.name)}", "ACCESS SHARE", recurses=False)
     else:
-        recipe.last.append(f"CREATE {word} {quote(change.name)} ON {source.quoted}{rest}")
+        recipe.statement(f"CREATE {word} {quote(change.name)} ON {source.quoted}{rest}", "SHARE")
     return designer.reshaping(recipe, shape=None, wanted={"index": qualified(source.schema, change.name)})
 
 
@@ -48,18 +52,15 @@ def drop(designer: Designer, change: DropIndex) -> Reshaping:
     recipe = Recipe(source)
     if index.constraint is not None:
         designer.reasons.append(f"index {index.name} belongs to the constraint {index.constraint}: ALTER TABLE {source.quoted} DROP CONSTRAINT {quote(index.constraint)}")
-    if source.kind == "p":
-        designer.reasons.append("an index of a partitioned table cannot be dropped CONCURRENTLY")
+    if index.parent is not None:
+        designer.reasons.append(f"{index.name} is part of the index {index.parent} of the table that it belongs to, and goes with that")
     name = qualified(source.schema, index.name)
-    recipe.alone("drop the index", "drop the index; readers and writers go on", f"DROP INDEX CONCURRENTLY {name}", revertible=False, dropped=name, oid=index.oid)
+    if source.kind == "p":  # There is no CONCURRENTLY for it; nothing but the catalogue is written.
+        recipe.statement(f"DROP INDEX {name}")
+        return designer.reshaping(recipe, shape=None, wanted={"no index": index.oid})
+    text = "drop the index; readers and writers go on"
+    recipe.alone("drop the index", text, f"DROP INDEX CONCURRENTLY {name}", does="drop", revertible=False, dropped=name, oid=index.oid)
     return designer.reshaping(recipe, shape=None, wanted={"no index": index.oid})
-
-
-def reindex(change: Reindex) -> NoReturn:
-    """Refuse it: REINDEX CONCURRENTLY that is interrupted leaves an index under a name that the server chose, which may be somebody else's."""
-    reason = "what an interrupted REINDEX CONCURRENTLY leaves behind cannot be told from what somebody else has left"
-    hint = "Make a second index by CREATE INDEX and drop the first one, or run REINDEX CONCURRENTLY yourself."
-    raise PlanRefused(f"{str(change.name)!r} is not made again: {reason}", reasons=[reason], hint=hint)
 
 
 def _parts(text: str) -> tuple[bool, str]:

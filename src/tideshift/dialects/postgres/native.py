@@ -6,19 +6,19 @@ from typing import Any
 
 from tideshift.ddl.reshaping import ArtifactName, Reorg, Strategy
 from tideshift.dialects import points
-from tideshift.dialects.postgres import in_place_swap, locks, swap
+from tideshift.dialects.postgres import alone, in_place_swap, locks, swap
 from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.layout import Layout
-from tideshift.dialects.postgres.names import own_name, parts_of
+from tideshift.dialects.postgres.names import parts_of
+from tideshift.dialects.postgres.partitions import see_partitions
 from tideshift.dialects.postgres.source import user_path
+from tideshift.dialects.postgres.texts import first_line, named, named_detail
 from tideshift.dialects.postgres.views import Views
 from tideshift.errors import SchemaChanged, ValueRefused
 from tideshift.store.database import ConstraintViolated, Session, Transaction
 
 __all__ = ["PostgresNative"]
 
-_ALONE = {"lock_timeout": "0", "statement_timeout": "0"}
-"""CONCURRENTLY waits for others as long as it takes; a wait that is cut short would leave an invalid index behind."""
 _INDEX = """
 SELECT x.indisvalid AND x.indisready FROM pg_catalog.pg_index x WHERE x.indexrelid = pg_catalog.to_regclass($1)
 """
@@ -33,7 +33,7 @@ SELECT string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FRO
 _CHECK = """
 SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid), (SELECT string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_index x
        JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY (x.indkey) WHERE x.indrelid = c.conrelid AND x.indisprimary)
-FROM pg_catalog.pg_constraint c WHERE c.conrelid = $1 AND c.conname = $2 AND c.contype = 'c'
+FROM pg_catalog.pg_constraint c WHERE c.conrelid = pg_catalog.to_regclass($1) AND c.conname = $2 AND c.contype = 'c'
 """
 
 
@@ -46,28 +46,27 @@ class PostgresNative:
 
     def made_by(self, reorg: Reorg, step: int) -> list[ArtifactName]:
         """Name what a step leaves behind for as long as the job can be undone."""
-        return [ArtifactName(made.kind, _named(made.name, reorg)) for made in reorg.reshaping.native_steps[step].makes]
+        return [ArtifactName(made.kind, named(made.name, reorg)) for made in reorg.reshaping.native_steps[step].makes]
 
     def change(self, tx: Transaction, reorg: Reorg, *, step: int = 0, tries: int = 0) -> None:
         """Carry one short step out under locks that are waited for only for moments."""
         if reorg.reshaping.strategy is Strategy.IN_PLACE_COLUMN:
             in_place_swap.change(tx, reorg, step, tries=tries)
             return
-        detail = reorg.reshaping.detail
-        this = reorg.reshaping.native_steps[step]
+        detail, this = reorg.reshaping.detail, reorg.reshaping.native_steps[step]
         locks.limit_waits(tx, job_id=reorg.job_id, tries=tries)
-        others = {int(oid): table for oid, table in this.detail["locked"].items()}
         views = Views.read(tx, detail["oid"], changed=detail.get("retyped", ()) if step == len(reorg.reshaping.native_steps) - 1 else (), moves=False)
-        if this.detail["sql"]:
-            mode = "SHARE ROW EXCLUSIVE" if others else "ACCESS EXCLUSIVE"
-            locks.take(tx, {detail["oid"]: detail["table"], **others}, mode, views=views.locks())
-        self._see_unchanged(tx, reorg)
+        if this.detail["locks"]:
+            locks.take_each(tx, locks.with_trees(tx, [*(locks.Lock(*one) for one in this.detail["locks"]), *locks.of_views(views.locks())]))
+        see_unchanged(tx, reorg)
+        self._see_locked(tx, this.detail)
         self._see_columns(tx, reorg, step)
+        see_partitions(tx, detail["oid"], named_detail(this.detail, reorg))
         aside = _set_aside(tx, views)
         for sql in this.detail["sql"]:
             if points.CHANGE.on:
                 points.CHANGE.fire(job=reorg.job_id, step=step)
-            self._run(tx, reorg, _named(sql, reorg))
+            self._run(tx, reorg, named(sql, reorg))
         views.make_anew(tx, aside)
         if points.CHANGED.on:
             points.CHANGED.fire(job=reorg.job_id, step=step)
@@ -84,56 +83,29 @@ class PostgresNative:
         try:
             with user_path(tx, reorg.reshaping.detail["search_path"]):
                 for sql in this.detail["sql"]:
-                    tx.run_verbatim(_named(sql, reorg))
+                    tx.run_verbatim(named(sql, reorg))
         except ConstraintViolated as error:
             tx.run_verbatim("ROLLBACK TO SAVEPOINT tideshift_validate")
-            raise ValueRefused(self._violation(tx, reorg, _named(this.detail["constraint"], reorg), error.message)) from error
+            of = this.detail.get("of", reorg.reshaping.detail["table"])
+            raise ValueRefused(self._violation(tx, of, named(this.detail["constraint"], reorg), error.message)) from error
         return None
 
-    def _violation(self, tx: Transaction, reorg: Reorg, constraint: str, message: str) -> str:
+    def _violation(self, tx: Transaction, table: str, constraint: str, message: str) -> str:
         """Say which row a check refuses; what the server says of other constraints names its key already."""
-        detail = reorg.reshaping.detail
-        found = tx.run_verbatim(_CHECK, (detail["oid"], constraint)).rows
+        found = tx.run_verbatim(_CHECK, (table, constraint)).rows
         if not found:
-            return _first_line(message)
+            return first_line(message)
         condition, key = found[0]
-        row = tx.run_verbatim(f"SELECT {key or 'ctid::text'} FROM {detail['table']} WHERE NOT ({condition}) LIMIT 1").rows
-        which = f"a row of {detail['table']}" if not row else f"the row of {detail['table']} with ({key or 'ctid'}) = ({', '.join(map(str, row[0]))})"
+        row = tx.run_verbatim(f"SELECT {key or 'ctid::text'} FROM {table} WHERE NOT ({condition}) LIMIT 1").rows
+        which = f"a row of {table}" if not row else f"the row of {table} with ({key or 'ctid'}) = ({', '.join(map(str, row[0]))})"
         return f"{which} does not fit: {condition}"
 
     def run_alone(self, session: Session, reorg: Reorg, step: int) -> None:
-        """Build or drop an index, after seeing what an earlier try has left."""
-        detail = reorg.reshaping.native_steps[step].detail
+        """Run a statement that commits by itself, after seeing what an earlier try has left."""
         with session.transaction(write=False) as tx:
-            self._see_unchanged(tx, reorg)
-            done = self._is_done(tx, detail, reorg)
-        if done:
-            return
-        settings = {**_ALONE, "search_path": reorg.reshaping.detail["search_path"]}
-        for left in self._left_by_earlier(session, detail, reorg):
-            session.run_alone(f"DROP INDEX CONCURRENTLY IF EXISTS {left}", settings)
-        try:
-            session.run_alone(_named(detail["sql"][0], reorg), settings)
-        except ConstraintViolated as error:
-            for left in self._left_by_earlier(session, detail, reorg):
-                session.run_alone(f"DROP INDEX CONCURRENTLY IF EXISTS {left}", settings)
-            raise ValueRefused(_first_line(error.message)) from error
-
-    def _is_done(self, tx: Transaction, detail: dict[str, Any], reorg: Reorg) -> bool:
-        if "index" in detail:
-            return tx.run_verbatim(_INDEX, (_named(detail["index"], reorg),)).scalar() is True
-        found = tx.run_verbatim("SELECT pg_catalog.to_regclass($1)::oid::bigint", (detail["dropped"],)).scalar()
-        if found not in (None, detail["oid"]):
-            raise SchemaChanged(f"{detail['dropped']} is no longer the index that was to be dropped")
-        return found is None
-
-    def _left_by_earlier(self, session: Session, detail: dict[str, Any], reorg: Reorg) -> list[str]:
-        """Name the invalid index that a try of this very step has left: it slows writes down and serves nobody."""
-        if "index" not in detail:
-            return []
-        name = _named(detail["index"], reorg)
-        with session.transaction(write=False) as tx:
-            return [name] if tx.run_verbatim(_INDEX, (name,)).scalar() is False else []
+            see_unchanged(tx, reorg)
+            see_partitions(tx, reorg.reshaping.detail["oid"], reorg.reshaping.native_steps[step].detail)
+        alone.run(session, reorg, named_detail(reorg.reshaping.native_steps[step].detail, reorg))
 
     def inspect(self, session: Session, reorg: Reorg) -> None:
         """See with a connection that did not change anything that the catalogue is what was planned."""
@@ -152,21 +124,25 @@ class PostgresNative:
             if invalid:
                 raise SchemaChanged(f"a constraint is not validated: {invalid[0][0]}")
             index = detail["wanted"].get("index")
-            if index is not None and tx.run_verbatim(_INDEX, (index,)).scalar() is not True:
-                raise SchemaChanged(f"the index {index} is not there or not valid")
+            for name in [*detail["wanted"].get("valid", []), *([] if index is None else [index])]:
+                if tx.run_verbatim(_INDEX, (name,)).scalar() is not True:
+                    raise SchemaChanged(f"the index {name} is not there or not valid")
 
-    def _see_unchanged(self, tx: Transaction, reorg: Reorg) -> None:
-        """See that the name still means the table that was planned for."""
-        detail = reorg.reshaping.detail
-        if tx.run_verbatim("SELECT pg_catalog.to_regclass($1)::oid::bigint", (detail["table"],)).scalar() != detail["oid"]:
-            raise SchemaChanged(f"{detail['table']} is no longer the table that was planned for")
+    def _see_locked(self, tx: Transaction, detail: dict[str, Any]) -> None:
+        """See that each name still means the table that was planned for."""
+        for oid, name, *_ in detail["locks"]:
+            if tx.run_verbatim("SELECT pg_catalog.to_regclass($1)::oid::bigint", (name,)).scalar() != oid:
+                raise SchemaChanged(f"{name} is no longer the table that was planned for")
 
     def _see_columns(self, tx: Transaction, reorg: Reorg, step: int) -> None:
         """See that the columns are those that were planned for, and those that this job has added since."""
         detail = reorg.reshaping.detail
+        if detail["before"] is None:
+            return
         made = {parts_of(one.name)[-1] for earlier in reorg.reshaping.native_steps[:step] for one in earlier.makes if one.kind == "column"}
+        demanded = {name for earlier in reorg.reshaping.native_steps[:step] for name in earlier.detail.get("demands", ())}
         present = [list(row[:3]) for row in tx.run_verbatim(_SHAPE, (detail["oid"],)).rows if row[0] not in made]
-        if present != detail["before"]:
+        if present != [[name, kind, not_null or name in demanded] for name, kind, not_null in detail["before"]]:
             raise SchemaChanged(f"the columns of {detail['table']} have changed since the plan was made")
 
     def _run(self, tx: Transaction, reorg: Reorg, sql: str) -> None:
@@ -181,7 +157,7 @@ class PostgresNative:
 
     def _refusal(self, tx: Transaction, reorg: Reorg, error: ConstraintViolated) -> ValueRefused:
         """Name the row: by its key where a column must not be NULL, by the values that the server names otherwise."""
-        message, detail = _first_line(error.message), reorg.reshaping.detail
+        message, detail = first_line(error.message), reorg.reshaping.detail
         diagnosis = getattr(error.__cause__, "diag", None)
         column = getattr(diagnosis, "column_name", None)
         if getattr(diagnosis, "sqlstate", "") == "23502" and column:
@@ -205,12 +181,10 @@ def _validated(reorg: Reorg) -> list[str]:
     return [step.detail["constraint"] for step in reorg.reshaping.native_steps if "constraint" in step.detail]
 
 
-def _named(text: str, reorg: Reorg) -> str:
-    """Put the job's number into the names of ours, which a plan does not know yet."""
-    planned = own_name(0, reorg.reshaping.detail["table"], "")
-    return text.replace(planned, own_name(reorg.job_id, reorg.reshaping.detail["table"], ""))
-
-
-def _first_line(message: str) -> str:
-    lines = [line for line in message.splitlines() if not line.startswith(("LINE ", "CONTEXT:"))]
-    return " ".join(lines[:2])
+def see_unchanged(tx: Transaction, reorg: Reorg) -> None:
+    """See that the name still means the table that was planned for."""
+    detail = reorg.reshaping.detail
+    what = detail.get("what", "TABLE")
+    found = tx.run_verbatim(f"SELECT pg_catalog.{'to_regtype' if what == 'TYPE' else 'to_regclass'}($1)::oid::bigint", (detail["table"],)).scalar()
+    if found != detail["oid"]:
+        raise SchemaChanged(f"{detail['table']} is no longer the {what.lower()} that was planned for")

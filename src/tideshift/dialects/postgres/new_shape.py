@@ -54,6 +54,10 @@ class NewShape:
     """A value that is not the source's own column; None: left to the column's default."""
     order: list[int] = field(default_factory=list)
     dropped_constraints: list[str] = field(default_factory=list)
+    computed_anew: set[int] = field(default_factory=set)
+    """Generated columns whose values are others afterwards."""
+    persistence: str | None = None
+    tablespace: str | None = None
     may_refuse: bool = False
     refuses_single_rows: bool = False
     """Whether what may be refused is to be seen in one row alone."""
@@ -102,6 +106,14 @@ class NewShape:
                 self._drop_constraint(action)
             case RenameTable():
                 self.reasons.append("a table is renamed by a statement of its own, which is instant: ALTER TABLE … RENAME TO …")
+            case DatabaseForm(form="SET LOGGED" | "SET UNLOGGED"):
+                self.persistence = "u" if action.form == "SET UNLOGGED" else "p"
+            case DatabaseForm(form="SET TABLESPACE"):
+                self.tablespace = action.text.split(None, 2)[2].strip()
+            case DatabaseForm(form="SET EXPRESSION", column=str(column)):
+                self.may_refuse = True
+                if self._run(action.text, action.text):
+                    self.computed_anew.add(self._number(column))
             case DatabaseForm():
                 self.reasons.append(f"{action.form} is done by a statement of its own: it needs no copy of the table")
             case SetOption():

@@ -17,7 +17,7 @@ from tideshift.dialects.postgres.keys import PostgresKeyOrder
 from tideshift.dialects.postgres.layout import IndexPlan, KeyColumn, Layout, Mapped, Names
 from tideshift.dialects.postgres.names import qualified
 from tideshift.dialects.postgres.new_shape import NewShape, keeps_order
-from tideshift.dialects.postgres.shape import Shape, ShapeColumn, ShapeIndex, read_shape
+from tideshift.dialects.postgres.shape import Check, Shape, ShapeColumn, ShapeIndex, read_shape
 from tideshift.dialects.postgres.source import SourceTable, own_search_path
 from tideshift.dialects.postgres.trial import Trial, trial_of
 from tideshift.dialects.postgres.view_trial import try_views
@@ -143,8 +143,9 @@ class _ShadowDesign:
         values = {one.number: new.value(one) for one in columns}
         mapped = tuple(Mapped(one.name, one.type_text, text) for one in columns if (text := values[one.number]) is not None)
         persistence, options, tablespace = self.tx.run_verbatim(_TABLE, (self.source.oid,)).rows[0]
-        valid = [one for one in after.checks if self._is_validated(one.name)]
-        late = [one for one in after.checks if not self._is_validated(one.name)]
+        persistence, tablespace = new.persistence or persistence, new.tablespace or tablespace
+        valid = [one for one in after.checks if self._is_validated(one)]
+        late = [one for one in after.checks if not self._is_validated(one)]
         definitions = [one.definition for one in columns] + [f"CONSTRAINT {quote(one.name)} {one.text}" for one in valid]
         given = f" WITH ({', '.join(options)})" if options else ""
         identities = [(old, one.name) for old, one in fate.items() if one.identity]
@@ -153,8 +154,8 @@ class _ShadowDesign:
             create=", ".join(definitions), options=given + (f" TABLESPACE {tablespace}" if tablespace else ""), unlogged=persistence == "u",
             settings=tuple(clause for one in columns for clause in one.settings), owner=self.source.owner, key=key, mapped=mapped,
             overriding=any(one.identity and values[one.number] is not None for one in columns),
-            compared=tuple(one.name for one in columns if values[one.number] is not None or (one.generated and one.number in new.origin)),
-            indexes=self._indexes(after, key, columns), late_checks=tuple(f"CONSTRAINT {quote(one.name)} {one.text}" for one in late),
+            compared=tuple(one.name for one in columns if values[one.number] is not None or (one.generated and one.number in new.origin and one.number not in new.computed_anew)),
+            indexes=self._indexes(after, key, columns), late_checks=tuple(f"CONSTRAINT {quote(one.name)} {one.text.removesuffix(' NOT VALID')} NOT VALID" for one in late),
             columns=tuple((old, one.name) for old, one in fate.items()), dropped_constraints=tuple(new.dropped_constraints),
             foreign_keys=tuple(one.name for one in self.source.constraints if one.kind == "f" and one.name not in new.dropped_constraints),
             widened=self._widened(fate), identities=tuple(identities),
@@ -172,9 +173,10 @@ class _ShadowDesign:
         going = [(old, fate[old.name]) for old in self.before.columns if old.name in fate]
         return tuple(old.number for old, new in going if (old.type_text, old.collation) != (new.type_text, new.collation))
 
-    def _is_validated(self, check: str) -> bool:
+    def _is_validated(self, check: Check) -> bool:
+        """Whether rows need fit it: an empty copy holds every check that was taken over for proven, whatever the rows of the table are."""
         known = {one.name: one.validated for one in self.before.checks}
-        return known.get(check, True)
+        return known.get(check.name, check.validated)
 
     def _widened(self, fate: Fate) -> tuple[str, ...]:
         """Name the sequences of serial columns that become bigint: a counter that ends earlier than its column helps nobody."""

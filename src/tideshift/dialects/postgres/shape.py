@@ -153,7 +153,7 @@ SELECT conname::text, pg_catalog.pg_get_constraintdef(oid), convalidated FROM pg
 """
 _INDEXES = """
 SELECT c.relname::text,
-       'CREATE ' || CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END || 'INDEX ' || pg_catalog.quote_ident(c.relname) || ' ON ' || CASE WHEN n.oid = pg_catalog.pg_my_temp_schema() THEN 'pg_temp' ELSE pg_catalog.quote_ident(n.nspname) END
+       'CREATE ' || CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END || 'INDEX ' || pg_catalog.quote_ident(c.relname) || CASE WHEN t.relkind = 'p' THEN ' ON ONLY ' ELSE ' ON ' END || CASE WHEN n.oid = pg_catalog.pg_my_temp_schema() THEN 'pg_temp' ELSE pg_catalog.quote_ident(n.nspname) END
            || '.' || pg_catalog.quote_ident(t.relname) || ' ',
        pg_catalog.pg_get_indexdef(x.indexrelid), x.indisunique, x.indisvalid, x.indkey::text, x.indnkeyatts,
        m.amname = 'btree' AND x.indpred IS NULL AND x.indexprs IS NULL AND NOT EXISTS (

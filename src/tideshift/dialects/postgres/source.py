@@ -14,7 +14,7 @@ from tideshift.errors import NotFound, PlanRefused
 from tideshift.store.database import Transaction
 from tideshift.store.tables import NAMESPACE
 
-__all__ = ["Column", "Constraint", "Index", "SourceTable", "find_index", "find_table", "near", "own_search_path", "user_path"]
+__all__ = ["Column", "Constraint", "Index", "SourceTable", "class_oid", "find_index", "find_table", "near", "own_search_path", "user_path"]
 
 _KINDS = {
     "v": "it is a view", "m": "it is a materialized view", "f": "it is a foreign table", "S": "it is a sequence", "i": "it is an index",
@@ -58,6 +58,8 @@ class Index:
     unique: bool
     valid: bool
     constraint: str | None
+    parent: str | None
+    """The index of a partitioned table that it is part of."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def find_table(tx: Transaction, table: TableName) -> SourceTable:
 
 def find_index(tx: Transaction, index: TableName) -> tuple[SourceTable, Index]:
     """Find an index by its name; raise `NotFound` with near names."""
-    oid = _class_oid(tx, index)
+    oid = class_oid(tx, index)
     found = None if oid is None else tx.run_verbatim(
         "SELECT n.nspname::text, t.relname::text FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class t ON t.oid = x.indrelid"
         " JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace WHERE x.indexrelid = $1", (oid,)
@@ -158,13 +160,13 @@ def near(name: str, candidates: list[str]) -> str:
 
 
 def _oid_of(tx: Transaction, table: TableName) -> int:
-    oid = _class_oid(tx, table)
+    oid = class_oid(tx, table)
     if oid is None:
         raise NotFound(f"there is no table {str(table)!r}", hint=near(table.name, _names(tx, ("r", "p"))), table=table.name)
     return oid
 
 
-def _class_oid(tx: Transaction, name: TableName) -> int | None:
+def class_oid(tx: Transaction, name: TableName) -> int | None:
     """Find what a name means to a session of this role."""
     with user_path(tx, own_search_path(tx)):
         text = qualified(name.name) if name.schema is None else qualified(name.schema, name.name)
@@ -207,6 +209,7 @@ FROM pg_catalog.pg_constraint WHERE conrelid = $1 ORDER BY conname
 """
 _INDEXES = """
 SELECT x.indexrelid::bigint, c.relname::text, pg_catalog.pg_get_indexdef(x.indexrelid), x.indisunique, x.indisvalid,
-       (SELECT conname::text FROM pg_catalog.pg_constraint WHERE conindid = x.indexrelid AND contype IN ('p', 'u', 'x') AND conrelid = x.indrelid)
+       (SELECT conname::text FROM pg_catalog.pg_constraint WHERE conindid = x.indexrelid AND contype IN ('p', 'u', 'x') AND conrelid = x.indrelid),
+       (SELECT inhparent::regclass::text FROM pg_catalog.pg_inherits WHERE inhrelid = x.indexrelid)
 FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid WHERE x.indrelid = $1 ORDER BY c.relname
 """

@@ -8,6 +8,7 @@ from tideshift.ddl.change import (
     Action,
     AddColumn,
     AddConstraint,
+    AlterObject,
     AlterTable,
     Change,
     CreateIndex,
@@ -63,6 +64,8 @@ class Designer:
                 return IndexDesigner(self.ways, self.catalog).drop(change)
             case Reindex():
                 return IndexDesigner(self.ways, self.catalog).reindex(change)
+            case AlterObject():
+                raise AssertionError("the grammar has no such statement")
 
     def _alter(self, change: AlterTable) -> Reshaping:
         source = find_table(self.tx, change.table)
