@@ -133,7 +133,8 @@ def add_key(designer: Designer, recipe: Recipe, clause: str, kind: str, *, built
         index = own_name(0, source.quoted, f"key_{len(recipe.steps)}_{number}")
         _build(recipe, one, index, f"CREATE UNIQUE INDEX CONCURRENTLY {quote(index)} ON {one.quoted} {built}", unique=True)
         joined.append(f"ALTER TABLE {one.quoted} ADD CONSTRAINT {quote(planned.name)} {kind} USING INDEX {quote(index)}{deferring}")
-    recipe.before_last += joined
+    for statement in joined:  # Behind SET NOT NULL, which the partitions have from the table then.
+        recipe.statement(statement)
     recipe.statement(f"ALTER TABLE {source.quoted} ADD {clause}")
 
 
