@@ -13,6 +13,7 @@ from tideshift.ddl.dialect import RowWork
 from tideshift.ddl.job import Strategy
 from tideshift.ddl.machine import JOB, SchemaState
 from tideshift.dxf.commands import Verdict
+from tideshift.dxf.machine import TASK
 from tideshift.store.events import Outcome
 
 __all__ = ["SCHEMAS"]
@@ -115,7 +116,7 @@ PLAN = record(
 )  # fmt: skip
 ANSWER = record(
     "The answer for one id; `outcome` is known with --wait.", id=NATURAL, verdict=words(Verdict), reason=TEXT,
-    state=nullable(words(JOB.states)), rev=nullable(NATURAL), request_id=nullable(TEXT), outcome=nullable(words([*Outcome, "open"])),
+    state=nullable(words(dict.fromkeys([*JOB.states, *TASK.states]))), rev=nullable(NATURAL), request_id=nullable(TEXT), outcome=nullable(words([*Outcome, "open"])),
 )  # fmt: skip
 NODE = record(
     "One registered node.", name=TEXT, state=words(["alive", "draining", "dead"]), slots=NATURAL, role=TEXT, version=TEXT,
@@ -133,11 +134,28 @@ def document(title: str, **properties: Schema) -> Schema:
     }
 
 
+TASK_PROGRESS = record(
+    "How far it is: subtasks of the present step, rows of all steps.", subtasks_total=NATURAL, subtasks_done=NATURAL, subtasks_running=NATURAL,
+    row_count=NATURAL, rows_per_second=nullable(NUMBER), percent=NUMBER, eta_seconds=nullable(NUMBER),
+)  # fmt: skip
+TASK_RECORD = record(
+    "One task.", id=NATURAL, rev=NATURAL, key=TEXT, type=TEXT, state=words(TASK.states), step={"type": "integer"}, step_name=nullable(TEXT),
+    progress=TASK_PROGRESS, nodes=each(TEXT), parameters=described({"type": "object"}, "By name: `wished`, and `effective` per node with `value` and `since`."), allowed=each(TEXT), error=nullable(JOB_ERROR), created_at=TIME,
+    started_at=nullable(TIME), finished_at=nullable(TIME),
+)  # fmt: skip
+REQUEST = record(
+    "One request that was made of a task.", request_id=TEXT, command=TEXT, actor=TEXT, at=TIME, wished=nullable({"type": "object"}),
+    before=nullable({"type": "object"}), outcome=words([*Outcome, "open"]), reason=nullable(TEXT),
+)  # fmt: skip
+SHOWN_TASK = {**TASK_RECORD, "properties": {**TASK_RECORD["properties"], "requests": each(REQUEST)}, "required": [*TASK_RECORD["required"], "requests"]}
+
 SCHEMAS: dict[str, Schema] = {
     "job": document("job --json; alter --json; wait --json, one document per job", job=JOB_RECORD),
     "jobs": document("jobs --json: newest first", jobs=each(JOB_RECORD), next=nullable(NATURAL)),
     "event": document("watch --json: one document per line", event=words(["seen", "changed", "progress", "ended"]), job=JOB_RECORD),
     "error": document("errors, on stderr", error=ERROR),
+    "tasks": document("tasks --json: newest first", tasks=each(TASK_RECORD)),
+    "task": document("task ID --json", task=SHOWN_TASK),
     "answers": document("pause, resume, cancel, set with --json", answers=each(ANSWER)),
     "plan": document("plan --json", plan=PLAN),
     "nodes": document("nodes --json", nodes=each(NODE)),

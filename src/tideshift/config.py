@@ -90,6 +90,8 @@ class Profile:
     retry_seconds_max: float = 30.0
     refresh_seconds: float = 0.25
     unknown_type_patience_seconds: float = 3600.0
+    history_seconds: float = 14 * 86_400.0
+    prune_seconds: float = 600.0
 
     def __post_init__(self) -> None:
         """Hold the order that keeps a deposed owner from believing in its lease."""

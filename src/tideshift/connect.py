@@ -70,9 +70,9 @@ class Connected:
         from tideshift.dxf.scheduler import Scheduler
 
         duties = (
+            Scheduler(self.database, self.registry),  # first: a node may wait for the next step
             Worker(self.database, self.dialect),
             Purger(self.database),
-            Scheduler(self.database, self.registry),
             Rescuer(self.database),
             Cleaner(self.database),
         )
@@ -112,7 +112,7 @@ def connect(url: str, *, clock: Clock | None = None, profile: Profile = NORMAL, 
     types = (CheckRowsType, ReorgType, ReferencesType, PurgeType, StatementType, FillType, CompareType)
     registry = Registry(*(one(dialect) for one in types))
     who = actor or default_actor()
-    return Connected(database, dialect, Ddl(database, dialect, actor=who), Dxf(database, actor=who), registry)
+    return Connected(database, dialect, Ddl(database, dialect, actor=who), Dxf(database, actor=who, registry=registry), registry)
 
 
 def default_actor() -> str:

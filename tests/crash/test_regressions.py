@@ -98,7 +98,7 @@ def test_waiting_for_the_write_lock_is_not_holding_it():
                     life.clock.advance(1.0)
 
             def remember(**_):
-                held.extend(executor._last[1] for executor in life.node.executors if verifying([executor]))
+                held.extend(executor._pace.last.held_seconds for executor in life.node.executors if verifying([executor]))
 
             with failpoint.enable("store.before_begin", call=wait_for_the_lock), failpoint.enable("dxf.after_chunk", call=remember):
                 while life.observer.look().state != "synced":

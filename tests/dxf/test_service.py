@@ -85,10 +85,10 @@ class Noting(WorkerNode):
 
     waits: tuple[float | None, ...] = ()
 
-    def heartbeat(self, *, lock_wait_seconds=None):
+    def heartbeat(self, *, lock_wait_seconds=None, through=None):
         if self.stopping.is_set():
             self.waits += (lock_wait_seconds,)
-        return super().heartbeat(lock_wait_seconds=lock_wait_seconds)
+        return super().heartbeat(lock_wait_seconds=lock_wait_seconds, through=through)
 
     def release_all(self, *, lock_wait_seconds=None):
         self.waits += (lock_wait_seconds,)

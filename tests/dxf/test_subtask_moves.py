@@ -78,7 +78,7 @@ def test_a_deposed_owner_moves_nothing(system):
         with pytest.raises(StateChanged):
             tables.move_subtask(tx, running, "pause", actor="owner", tenure=old)
         with pytest.raises(StateChanged):
-            tables.assign_subtask(tx, pending, "node-2", tenure=old)
+            tables.assign_subtasks(tx, [pending], "node-2", tenure=old)
 
         assert [tables.subtask_by_id(tx, s.id) for s in (running, pending)] == [running, pending]
     tenure_of(system, "another")
@@ -119,10 +119,10 @@ def test_an_assignment_is_a_compare_and_set_too(system):
     lease = tenure_of(system)
     with rolled_back(system) as tx:
         seen = put_subtask(tx, SubtaskState.PENDING, exec_id=None)
-        tables.assign_subtask(tx, seen, "node-2", tenure=lease)
+        tables.assign_subtasks(tx, [seen], "node-2", tenure=lease)
 
         with pytest.raises(StateChanged):
-            tables.assign_subtask(tx, seen, "node-3", tenure=lease)
+            tables.assign_subtasks(tx, [seen], "node-3", tenure=lease)
         with pytest.raises(StateChanged):
             tables.move_subtask(tx, seen, "start", actor="node-3")
 

@@ -13,11 +13,12 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from tideshift import errors
-from tideshift.config import parse_parameters
 from tideshift.dxf import points, tables
 from tideshift.dxf.machine import TASK, TaskState
-from tideshift.dxf.parameters import MODIFICATION_TYPES, merge
-from tideshift.dxf.task import Subtask, Task
+from tideshift.dxf.node_tables import drain_node
+from tideshift.dxf.parameters import FRAMEWORK_COLUMNS, merge, modification_type, parse_wished
+from tideshift.dxf.task import Node, Subtask, Task
+from tideshift.dxf.tasktype import Registry, live_parameters
 from tideshift.fsm import Actor
 from tideshift.store import events
 from tideshift.store.database import ConstraintViolated, Database, Transaction
@@ -106,15 +107,22 @@ def modify_task(tx: Transaction, seen: Task, wished: dict[str, Any], *, actor: s
         return Answer(id=seen.id, verdict=Verdict.REFUSED, reason=_why_not(seen, "modify"), state=seen.state, rev=seen.rev)
     if points.AFTER_COMMAND_READ.on:
         points.AFTER_COMMAND_READ.fire(task=seen.id, command="modify")
-    request_id = events.request(tx, actor=actor, command="modify", task_id=seen.id, detail={"wished": wished})
+    request_id = events.request(tx, actor=actor, command="modify", task_id=seen.id, detail={"wished": wished, "before": _present(seen, wished)})
     modifications = [
-        {"type": MODIFICATION_TYPES[name], "to": value, "request_id": request_id, "actor": actor} for name, value in sorted(wished.items())
+        {"type": modification_type(name), "to": value, "request_id": request_id, "actor": actor} for name, value in sorted(wished.items())
     ]
     mailbox = merge(seen, modifications)
     moved = tables.move_task(tx, seen, "modify", actor=actor, request_id=request_id, modify_params=mailbox.record)
     for superseded in mailbox.superseded:
         events.conclude(tx, superseded, events.Outcome.SUPERSEDED, reason="by modify", by=request_id)
     return Answer(id=seen.id, verdict=Verdict.APPLIED, reason="in the mailbox", state=moved.state, request_id=request_id, rev=moved.rev)
+
+
+def _present(seen: Task, wished: dict[str, Any]) -> dict[str, Any]:
+    """Return what those parameters are now, for whoever reads the log later."""
+    columns = {name: FRAMEWORK_COLUMNS.get(modification_type(name)) for name in wished}
+    own = seen.meta.get("parameters", {})
+    return {name: own.get(name) if column is None else getattr(seen, column) for name, column in columns.items()}
 
 
 def _modifies_running(seen: Task) -> bool:
@@ -131,28 +139,34 @@ def _why_not(seen: Task, command: str) -> str:
 class Dxf:
     """The commands on tasks of one database."""
 
-    def __init__(self, database: Database, *, actor: str = "api") -> None:
+    def __init__(self, database: Database, *, actor: str = "api", registry: Registry | None = None) -> None:
         self.database = database
         self.actor = actor
+        self.registry = registry or Registry()
 
     def submit(
         self, task_type: str, key: str, meta: dict[str, Any], *, threads: int = 1, priority: int = 512, max_node_count: int = 0,
-        target_scope: str = "", manual_recovery: bool = False,
+        target_scope: str = "", manual_recovery: bool = False, tx: Transaction | None = None,
     ) -> Task:  # fmt: skip
-        """Submit a task; the key is the caller's idempotency key and may be used once, live or finished."""
-        parse_parameters({"threads": threads})
-        if not 1 <= priority <= 1024:
-            raise errors.InvalidParameter(f"priority: {priority} is outside 1 to 1024")
+        """Submit a task; the key is the caller's idempotency key and may be used once, live or finished.
+
+        With `tx` it is part of the caller's own transaction: the task is there when, and only if, that one commits.
+        """
+        framework = {"max_node_count": max_node_count, "priority": priority, "target_scope": target_scope, "threads": threads}
+        checked = parse_wished(framework)
 
         def insert(tx: Transaction) -> Task:
             taken = tables.task_by_key(tx, key)
             if taken is not None:
                 raise errors.CommandRefused(f"the key {key!r} belongs to task {taken.id}", task_id=taken.id, state=str(taken.state))
             return tables.insert_task(
-                tx, key=key, task_type=task_type, meta=meta, concurrency=threads, priority=priority, max_node_count=max_node_count,
-                target_scope=target_scope, extra_params={"manual_recovery": True} if manual_recovery else {}, actor=self.actor,
+                tx, key=key, task_type=task_type, meta=meta, concurrency=checked["threads"], priority=checked["priority"],
+                max_node_count=checked["max_node_count"], target_scope=checked["target_scope"],
+                extra_params={"manual_recovery": True} if manual_recovery else {}, actor=self.actor,
             )  # fmt: skip
 
+        if tx is not None:
+            return insert(tx)
         try:
             return self.database.run(insert)
         except ConstraintViolated:
@@ -171,6 +185,15 @@ class Dxf:
         """Read the live tasks in rank order."""
         return self.database.run(tables.live_tasks, write=False)
 
+    def nodes(self) -> list[Node]:
+        """Read the register of nodes, by name."""
+        return self.database.run(tables.nodes, write=False)
+
+    def drain(self, host: str) -> None:
+        """Ask a node to begin nothing new, to give back what it runs between two chunks, and to end; raise `NotFound`."""
+        if not self.database.run(lambda tx: drain_node(tx, host)):
+            raise errors.NotFound(f"there is no node {host!r}", node=host)
+
     def pause(self, *task_ids: int) -> list[Answer]:
         """Ask these tasks to pause."""
         return [self._ask(task_id, lambda tx, seen: ask_task(tx, seen, "pause", actor=self.actor)) for task_id in task_ids]
@@ -184,15 +207,13 @@ class Dxf:
         return [self._ask(task_id, lambda tx, seen: ask_task(tx, seen, "cancel", actor=self.actor)) for task_id in task_ids]
 
     def modify(self, task_id: int, *, if_rev: int | None = None, **parameters: Any) -> Answer:
-        """Ask for other parameters: threads, max_node_count, batch_size, max_write_speed, lock_share."""
-        max_node_count = parameters.pop("max_node_count", None)
-        wished = parse_parameters(parameters)
-        if max_node_count is not None:
-            if not (isinstance(max_node_count, int) and 0 <= max_node_count <= 1024):
-                raise errors.InvalidParameter(f"max_node_count: {max_node_count!r} is outside 0 to 1024")
-            wished["max_node_count"] = max_node_count
-        if not wished:
+        """Ask for other parameters: threads, max_node_count, priority, target_scope, batch_size, max_write_speed, lock_share, and the type's own."""
+        if not parameters:
             raise errors.InvalidParameter("nothing to modify", hint="Name at least one parameter.")
+        try:
+            wished = parse_wished(parameters, live_parameters(self.registry, self.show(task_id).type))
+        except errors.NotFound as error:
+            return Answer(id=task_id, verdict=Verdict.NOT_FOUND, reason=error.message)
 
         def ask(tx: Transaction, seen: Task) -> Answer:
             if if_rev is not None and seen.rev != if_rev:

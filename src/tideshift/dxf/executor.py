@@ -9,6 +9,9 @@ States of an executor: not started, running, ended. Rules:
 4. An error that passes is retried with back-off; one that does not fails the subtask with its record. A lock, a
    connection and room on the disk are waited for: that is no fault of the subtask.
 5. A move that ends the attempt is written again until the database has answered.
+6. What succeeds is written together with the claim of what comes next (`handover`): the executor then ends, and its
+   successor goes on with the same connection in the same thread.
+7. An executor that is asked to yield gives its subtask back between two chunks, with its checkpoint.
 """
 
 from __future__ import annotations
@@ -23,11 +26,17 @@ from typing import Any
 
 from tideshift import errors
 from tideshift.dxf import points, tables
+from tideshift.dxf.handover.batch import Batch
+from tideshift.dxf.handover.succession import Succession
+from tideshift.dxf.handover.tables import move_finished
 from tideshift.dxf.machine import SubtaskState, TaskState
+from tideshift.dxf.ownership import own_row, see_gone
+from tideshift.dxf.pace import Last, Pace, limits_of
 from tideshift.dxf.parameters import Limits
+from tideshift.dxf.retries import DISK_FULL_FAILURES_SAID, PASSING, ErrorClass, Retries, error_class
 from tideshift.dxf.task import Subtask, Task
 from tideshift.dxf.tasktype import Chunk, Registry, Work
-from tideshift.dxf.throttle import DISK_FULL, NO_PAUSE, Pause, pause_after
+from tideshift.dxf.throttle import DISK_FULL, Pause
 from tideshift.store.database import Database, Session, Transaction
 from tideshift.store.driver import SessionIdentity
 
@@ -35,51 +44,58 @@ __all__ = ["Executor"]
 
 log = logging.getLogger(__name__)
 _WORKING = (TaskState.RUNNING, TaskState.MODIFYING)
-_WAITED_FOR = (errors.ConnectionLost, errors.CannotReach, errors.LockTimeout, errors.DiskFull)
-"""What is no fault of the subtask, and passes or needs a person: waited for without a limit, with back-off."""
-DISK_FULL_FAILURES_SAID = 4
-"""How many tries in a row a full disk may pass for a moment's trouble; then it is said where people look."""
-_PASSING = (errors.Retryable, errors.CannotReach, errors.DiskFull)
+_GIVEN_BACK: dict[str, Any] = {"exec_id": None, "session": None}
 
 
 class Executor:
     """The life of one attempt at one subtask; `step` is called by a thread, or by a simulator."""
 
     def __init__(
-        self, database: Database, registry: Registry, task: Task, subtask: Subtask, *, node: str, session: Session, stop: threading.Event
-    ) -> None:
+        self, database: Database, registry: Registry, task: Task, subtask: Subtask, *, node: str, session: Session, stop: threading.Event,
+        succession: Succession | None = None, batch: Batch | None = None,
+    ) -> None:  # fmt: skip
         self.database = database
+        self.registry = registry
         self.task = task
         self.subtask = subtask
         self.node = node
         self.ended = False
         self.lost = False
         """Whether somebody took the subtask from us: its row may still name our session, for the next one to end."""
+        self.yields = False
+        """Set by the node when the slot is wanted elsewhere."""
+        self.successor: Executor | None = None
         self._type = registry.find(task.type)
+        self._succession = succession
+        self._batch = batch or Batch(begun_at=database.clock.monotonic())
         self._session = session
         self._stop = stop
         self._work: Work | None = None
         self._sharers = 1
         self._refreshed_at = database.clock.monotonic()
-        self._since_ms: int | None = None
-        self._failures = 0
-        self._disk_full_failures = 0
-        self._not_before = 0.0
-        self._last: tuple[float, float, int, int] | None = None
+        self._retries = Retries(database.clock, database.profile, before=subtask.retries)
+        self._pace = Pace(shares_lock=not database.driver.capabilities.concurrent_writers)
         self._ending: tuple[str, dict[str, Any]] | None = None
         self._must_look = False
 
     @property
+    def claimed_ids(self) -> set[int]:
+        """Return the subtasks that rows may say run here because of this executor."""
+        return {self.subtask.id, *self._batch.ids}
+
+    @property
+    def session_record(self) -> dict[str, str]:
+        """Return who works here, in the form that stands on a row."""
+        return self._session.identity.as_record()
+
+    def note_claim(self, ids: list[int]) -> None:
+        """Note what is about to be claimed."""
+        self._batch.claiming = ids
+
+    @property
     def limits(self) -> Limits:
-        """Return the parameters in force; a chunk never holds more than a second's worth of a write speed."""
-        limits = Limits.of(self.task, sharers=self._sharers)
-        rows_max = limits.batch_size_rows
-        if limits.write_rows_per_second_max is not None:
-            rows_max = min(rows_max, limits.write_rows_per_second_max)
-        if limits.write_bytes_per_second_max is not None and self.subtask.summary.get("row_count"):
-            mean = max(1, self.subtask.summary.get("bytes", 0) // self.subtask.summary["row_count"])
-            rows_max = min(rows_max, max(1, limits.write_bytes_per_second_max // mean))
-        return replace(limits, batch_size_rows=rows_max)
+        """Return the parameters in force."""
+        return limits_of(self.task, self.subtask, sharers=self._sharers)
 
     def start(self) -> bool:
         """Take the subtask: raise the attempt, record the session; return False when it is not ours to take."""
@@ -88,64 +104,73 @@ class Executor:
         try:
             with self._session.transaction() as tx:
                 lost = self.subtask.session
-                if lost is not None and lost != self._session.identity.as_record():
-                    self._see_gone(tx, SessionIdentity.from_record(lost))
+                if lost is not None and lost != self.session_record:
+                    see_gone(tx, self.subtask, SessionIdentity.from_record(lost))
                 started = tables.move_subtask(
                     tx, self.subtask, "start", actor=self.node, attempt=self.subtask.attempt + 1,
-                    session=self._session.identity.as_record(), exec_id=self.node, start_time=tx.now_ms(),
+                    session=self.session_record, exec_id=self.node, start_time=tx.stamp_ms(),
                 )  # fmt: skip
                 self._sharers = self._count_sharers(tx)
-        except (errors.StateChanged, errors.AmbiguousCommit, *_PASSING) as error:
+        except (errors.StateChanged, errors.AmbiguousCommit, *PASSING) as error:
             # After an ambiguous commit the row may name us: the node then gives it back, and the next start raises the attempt.
             log.info("subtask %s not started: %s", self.subtask.id, error)
             self.ended = True
             return False
         self.subtask = started
+        return True
+
+    def open(self) -> None:
+        """Let the type open the work; called once it is known who runs it."""
         try:
             self._work = self._type.open(self.task, self.subtask)
         except Exception as error:  # noqa: BLE001 - whatever a type raises is the subtask's failure, and stands on its row
-            self._fail_unexpectedly(error)
-        return True
+            self._fail(error)
 
     def step(self) -> bool:
         """Do one chunk, or wait a little when a limit says so; return whether there is more to do."""
         try:
             self._step()
-        except errors.SubtaskLost as lost:
-            log.info("subtask %s: %s", self.subtask.id, lost)
-            self.ended = self.lost = True
-        except errors.AmbiguousCommit as error:
-            log.info("subtask %s: %s", self.subtask.id, error)
-            self._must_look = True
-        except _PASSING as error:
-            self._count_failure(error)
-        except errors.TideshiftError as error:
-            self._fail(error.as_record())
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail_unexpectedly(error)
+        except Exception as error:  # noqa: BLE001 - whatever a type raises is the subtask's failure, and stands on its row
+            self._meet(error)
         return not self.ended
 
+    def _meet(self, error: Exception) -> None:
+        if isinstance(error, errors.AmbiguousCommit):
+            log.info("subtask %s: %s", self.subtask.id, error)
+            self._must_look = True
+            return
+        match error_class(error, self._type):
+            case ErrorClass.CANCEL:
+                log.info("subtask %s: %s", self.subtask.id, error)
+                self.ended = self.lost = True
+            case ErrorClass.RETRYABLE:
+                self._count_failure(error)
+            case ErrorClass.FATAL:
+                self._fail(error)
+
     def _step(self) -> None:
-        if self.ended or self._waits(self._not_before):
+        if self.ended or self._waits(self._retries.not_before):
             return
         if self._ending is not None:
             self._write_ending(self._ending)
         elif self._must_look:
             self._look_again()
+        elif self.yields:
+            self._finish("release", {**_GIVEN_BACK, "retries": self._retries.total})
         elif self._may_work():
             assert self._work is not None
-            if self._disk_full_failures >= DISK_FULL_FAILURES_SAID:
+            if self._retries.disk_full >= DISK_FULL_FAILURES_SAID:
                 self._say_disk_full()
             more = self._work.step(self)
-            self._failures = self._disk_full_failures = 0
+            self._retries.came_on()
             if not more:
-                self._finish("succeed")
+                self._succeed()
 
     def release(self, *, lock_wait_seconds: float | None = None) -> None:
         """Give a running subtask back for anybody to take, with its checkpoint; a lost one stays as it is."""
         if self.ended:
             return
-        self._write_ending(("release", {"exec_id": None, "session": None}), lock_wait_seconds=lock_wait_seconds)
+        self._write_ending(("release", {**_GIVEN_BACK, "retries": self._retries.total}), lock_wait_seconds=lock_wait_seconds)
         self.ended = True
 
     def rest(self) -> None:
@@ -200,7 +225,7 @@ class Executor:
         self.subtask = recorded
         ended = clock.monotonic()
         chunk.held_seconds = ended - begun
-        self._last = (ended, chunk.held_seconds, chunk.rows, chunk.size_bytes)
+        self._pace.last = Last(ended, chunk.held_seconds, chunk.rows, chunk.size_bytes)
         if write:
             self._session.relieve()
         if points.AFTER_CHUNK.on:
@@ -209,42 +234,23 @@ class Executor:
     def _record(self, tx: Transaction, chunk: Chunk) -> Subtask:
         if points.AFTER_CHUNK_WORK.on:
             points.AFTER_CHUNK_WORK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
-        summary = dict(self.subtask.summary)
-        for name, value in {"row_count": chunk.rows, "bytes": chunk.size_bytes, "chunks": 1, **(chunk.counters or {})}.items():
-            summary[name] = summary.get(name, 0) + value
-        effective = Limits.of(self.task).as_record()  # what is in force for the task: a write speed is over all its subtasks
-        if summary.get("effective") != effective or self._since_ms is None:
-            self._since_ms = tx.now_ms()
-            summary["effective"], summary["since"] = effective, self._since_ms
-        summary["throttle"] = self._pause().as_record()
-        if self._last is not None:  # One chunk behind: how long this one takes is known when it is committed.
-            for name, seconds in (("held_seconds", self._last[1]), ("paused_seconds", self._pause().seconds)):
-                summary[name] = round(summary.get(name, 0.0) + seconds, 4)
-        if self._last is not None:
-            summary["rows_per_second"] = self._rate(chunk.rows, summary.get("rows_per_second", 0.0), since=self._last[0])
+        threads = self.task.concurrency if self.database.driver.capabilities.concurrent_writers else 1
+        effective = {"threads": threads, **Limits.of(self.task).as_record()}  # what is in force for the task: a write speed is over all its subtasks
+        summary = self._pace.summary(
+            self.subtask.summary, chunk, effective=effective, limits=self.limits, now=self.database.clock.monotonic(), now_ms=tx.stamp_ms
+        )  # fmt: skip
         tables.checkpoint_subtask(tx, self.subtask, checkpoint=chunk.checkpoint, summary=summary)
         if points.AFTER_CHECKPOINT.on:
             points.AFTER_CHECKPOINT.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
         return replace(self.subtask, checkpoint=chunk.checkpoint, summary=summary)
-
-    def _rate(self, rows: int, before: float, *, since: float) -> float:
-        """Return the speed of late, pauses included: an average that forgets over about ten chunks."""
-        now = rows / max(self.database.clock.monotonic() - since, 1e-3)
-        return round(now if before == 0 else 0.9 * before + 0.1 * now, 1)
-
-    def _pause(self) -> Pause:
-        if self._last is None:
-            return NO_PAUSE
-        _, held, rows, size_bytes = self._last
-        shares_lock = not self.database.driver.capabilities.concurrent_writers
-        return pause_after(self.limits, held_seconds=held, rows=rows, size_bytes=size_bytes, shares_lock=shares_lock)
 
     def _may_work(self) -> bool:
         """Whether a chunk may be done now; otherwise wait a short while, so that a change of limits is noticed."""
         clock, profile = self.database.clock, self.database.profile
         if clock.monotonic() - self._refreshed_at >= profile.refresh_seconds:
             self._refresh()
-        if self._last is not None and self._waits(self._last[0] + self._pause().seconds):
+        due = self._pace.due(self.limits)
+        if due is not None and self._waits(due):
             return False
         return self.task.state in _WORKING or not self._waits(clock.monotonic() + profile.refresh_seconds / 4)
 
@@ -260,49 +266,33 @@ class Executor:
     def _refresh(self) -> None:
         """Read the task again: its parameters, how many share its write speed, and whether the subtask is still ours."""
         with self._session.transaction(write=False) as tx:
-            self._own_row(tx)
+            own_row(tx, self.subtask)
             self.task = tables.task_by_id(tx, self.task.id)
             self._sharers = self._count_sharers(tx)
         self._refreshed_at = self.database.clock.monotonic()
 
     def _count_sharers(self, tx: Transaction) -> int:
+        if not self._shares_speed:
+            return 1  # there is nothing to share
         return max(1, tables.step_counts(tx, self.task.id, self.subtask.step).get(SubtaskState.RUNNING, 1))
-
-    def _own_row(self, tx: Transaction) -> Subtask:
-        """Read the subtask's row while this attempt runs it; raise `SubtaskLost` when it does not any more."""
-        try:
-            row = tables.subtask_by_id(tx, self.subtask.id)
-        except errors.NotFound as error:
-            raise errors.SubtaskLost(f"subtask {self.subtask.id} is finished") from error
-        if row.attempt != self.subtask.attempt or row.state is not SubtaskState.RUNNING:
-            raise errors.SubtaskLost(f"subtask {row.id} was taken from us", subtask_id=row.id, attempt=self.subtask.attempt)
-        return row
 
     def _assert_recorded(self) -> None:
         """Let no connection work that a taker could not find in the row; asking costs nothing while it is the same one."""
-        if self._session.identity.as_record() != self.subtask.session:
+        if self.session_record != self.subtask.session:
             self._must_look = True
             raise errors.ConnectionLost(f"the connection of subtask {self.subtask.id} was made anew")
 
     def _look_again(self) -> None:
         """After trouble with a connection or commit: end the session that was lost, record the new one, read what was committed."""
         with self._session.transaction() as tx:
-            present = self._session.identity.as_record()
-            row = self._own_row(tx)
+            present = self.session_record
+            row = own_row(tx, self.subtask)
             if row.session is not None and row.session != present:
-                self._see_gone(tx, SessionIdentity.from_record(row.session))
+                see_gone(tx, self.subtask, SessionIdentity.from_record(row.session))
                 tables.record_session(tx, row, present)
-                row = self._own_row(tx)
+                row = own_row(tx, self.subtask)
         self.subtask = row
         self._must_look = False
-
-    def _see_gone(self, tx: Transaction, lost: SessionIdentity) -> None:
-        driver = self.database.driver
-        if not driver.capabilities.ends_sessions:
-            return
-        driver.end_session(tx.connection, lost)
-        if not driver.session_gone(tx.connection, lost):
-            raise errors.ConnectionLost(f"the lost session of subtask {self.subtask.id} is not gone yet")
 
     def _say_disk_full(self) -> None:
         """Write on the row why nothing moves: a chunk may find no room where these few bytes do. The next chunk takes it off."""
@@ -314,47 +304,96 @@ class Executor:
             tables.checkpoint_subtask(tx, self.subtask, checkpoint=self.subtask.checkpoint, summary=summary)
         self.subtask = replace(self.subtask, summary=summary)
 
-    def _count_failure(self, error: errors.TideshiftError) -> None:
-        self._failures += 1
-        if isinstance(error, errors.DiskFull):
-            self._disk_full_failures += 1
-            if self._disk_full_failures == DISK_FULL_FAILURES_SAID:
-                log.warning("subtask %s of task %s waits for room on the disk: %s", self.subtask.id, self.task.id, error)
-        log.info("subtask %s: try %s failed: %s", self.subtask.id, self._failures, error)
-        if self._failures >= self.database.profile.error_count_limit and not isinstance(error, _WAITED_FOR):
-            self._fail(error.as_record())
+    def _count_failure(self, error: Exception) -> None:
+        log.info("subtask %s: a try failed: %s", self.subtask.id, error)
+        if not self._retries.note(error):
+            self._fail(error)
+        elif self._retries.disk_full == DISK_FULL_FAILURES_SAID:
+            log.warning("subtask %s of task %s waits for room on the disk: %s", self.subtask.id, self.task.id, error)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, errors.TideshiftError):
+            record = error.as_record()
         else:
-            self._back_off()
+            log.error("subtask %s failed", self.subtask.id, exc_info=error)
+            trace = "".join(traceback.format_exception(error))[-4000:]
+            record = {"code": "internal", "message": repr(error), "hint": "", "fields": {"traceback": trace}}
+        self._finish("fail", {"error": record, "retries": self._retries.total})
 
-    def _back_off(self) -> None:
-        doublings = min(self._failures, 16)
-        back_off = min(0.05 * 2**doublings, self.database.profile.retry_seconds_max)
-        self._not_before = self.database.clock.monotonic() + back_off
+    def _succeed(self) -> None:
+        """Go on with the next one that is claimed already, or write what is done and claim again."""
+        self._batch.done.append(self.subtask)
+        if self._batch.keeps(self.database.clock.monotonic()):
+            self._hand_over(self.task)
+        else:
+            self._finish("succeed")
 
-    def _fail_unexpectedly(self, error: Exception) -> None:
-        log.error("subtask %s failed", self.subtask.id, exc_info=error)
-        trace = "".join(traceback.format_exception(error))[-4000:]
-        self._fail({"code": "internal", "message": repr(error), "hint": "", "fields": {"traceback": trace}})
-
-    def _fail(self, record: dict[str, Any]) -> None:
-        self._finish("fail", error=record, retries=self.subtask.retries + self._failures)
-
-    def _finish(self, event: str, **columns: Any) -> None:
-        self._ending = (event, columns)
+    def _finish(self, event: str, columns: dict[str, Any] | None = None) -> None:
+        self._ending = (event, columns or {})
         self._write_ending(self._ending)
 
     def _write_ending(self, ending: tuple[str, dict[str, Any]], *, lock_wait_seconds: float | None = None) -> None:
         """Take the last move of this attempt, or try again at a later step; a subtask that is no longer ours is left alone."""
         event, columns = ending
+        task, claimed = self.task, list[Subtask]()
         try:
             with self._session.transaction(lock_wait_seconds=lock_wait_seconds) as tx:
-                tables.move_subtask(tx, self._own_row(tx), event, actor=self.node, **columns)
+                move_finished(tx, self._batch.done, actor=self.node)
+                if event != "succeed":
+                    tables.move_subtask(tx, own_row(tx, self.subtask), event, actor=self.node, **columns)
+                if event == "release":
+                    for waiting in self._batch.waiting:
+                        tables.move_subtask(tx, waiting, event, actor=self.node, **_GIVEN_BACK)
+                elif not self._batch.waiting and self._succession is not None and not self.yields:
+                    task, claimed = self._succession.claim(tx, self, limit=self._batch.size)
         except errors.SubtaskLost as error:
             log.info("subtask %s: %s", self.subtask.id, error)
-            self.lost = True
-        except (errors.StateChanged, errors.AmbiguousCommit, *_PASSING) as error:
+            self.lost = self.ended = True
+        except (errors.StateChanged, errors.AmbiguousCommit, *PASSING) as error:
             log.info("subtask %s: %s again after %s", self.subtask.id, event, error)
-            self._failures += 1
-            self._back_off()
-            return
+            self._retries.back_off()
+            if isinstance(error, errors.StateChanged):
+                self._settle_each()
+        else:
+            self._settled(task, claimed, goes_on=event != "release")
+
+    def _settled(self, task: Task, claimed: list[Subtask], *, goes_on: bool) -> None:
+        now = self.database.clock.monotonic()
+        self._batch.wrote(now, size_max=1 if self._succession is None or self._shares_speed else self._succession.claims_max)
+        if claimed:
+            self._batch.claimed(now, claimed)
+            self._refreshed_at = now
+        if goes_on and self._batch.waiting:
+            self._hand_over(task)
         self.ended = True
+
+    @property
+    def _shares_speed(self) -> bool:
+        return self.task.meta.get("parameters", {}).get("max_write_speed") is not None
+
+    def _hand_over(self, task: Task) -> None:
+        """Let a successor go on with the next claimed subtask, as slowly as the limits ask after our last chunk."""
+        assert self._succession is not None
+        successor = Executor(
+            self.database, self.registry, task, self._batch.waiting.pop(0), node=self.node, session=self._session, stop=self._stop,
+            succession=self._succession, batch=self._batch,
+        )  # fmt: skip
+        successor._sharers, successor._refreshed_at, successor.yields = self._sharers, self._refreshed_at, self.yields
+        successor._retries.not_before = self._pace.due(self.limits) or 0.0
+        self._succession.adopt(self, successor)
+        self.successor = successor
+        self.ended = True
+        successor.open()
+
+    def _settle_each(self) -> None:
+        """Write what is done one by one, since one of them is no longer ours; the claimed ones that wait are given back as strays."""
+        for one in list(self._batch.done):
+            try:
+                with self._session.transaction() as tx:
+                    move_finished(tx, [one], actor=self.node)
+            except errors.StateChanged as error:
+                log.info("subtask %s was taken from us: %s", one.id, error)
+                self.lost = True
+            self._batch.done.remove(one)
+        if self.lost:
+            self.ended = True

@@ -6,24 +6,87 @@ targets, so that applying it twice is the same as once. A later value for the sa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tideshift.config import PARAMETERS
+from tideshift.config import PARAMETERS, parse_parameters
 from tideshift.dxf.task import Task
+from tideshift.errors import InvalidParameter
 
-__all__ = ["FRAMEWORK_TYPES", "Limits", "MODIFICATION_TYPES", "Mailbox", "apply_to_parameters", "merge", "pending_mailbox"]
+__all__ = [
+    "FRAMEWORK_COLUMNS", "FRAMEWORK_TYPES", "Limits", "MODIFICATION_TYPES", "Mailbox", "apply_to_parameters", "merge", "modification_type", "parameter_of",
+    "parse_wished", "pending_mailbox",
+]  # fmt: skip
 
 MODIFICATION_TYPES = {
     "threads": "modify_concurrency",
     "max_node_count": "modify_max_node_count",
+    "priority": "modify_priority",
+    "target_scope": "modify_target_scope",
     "batch_size": "modify_batch_size",
     "max_write_speed": "modify_max_write_speed",
     "lock_share": "modify_lock_share",
 }
-"""The name of a parameter and TiDB's name of its modification."""
-FRAMEWORK_TYPES = frozenset({"modify_concurrency", "modify_max_node_count"})
+"""The name of a parameter and TiDB's name of its modification, also for what TiDB cannot modify; a type's own parameters follow the same pattern."""
+FRAMEWORK_COLUMNS = {
+    "modify_concurrency": "concurrency",
+    "modify_max_node_count": "max_node_count",
+    "modify_priority": "priority",
+    "modify_target_scope": "target_scope",
+}
+"""The modifications that the framework applies by itself, and the task's column of each; all others go to the task type."""
+FRAMEWORK_TYPES = frozenset(FRAMEWORK_COLUMNS)
 _PARAMETER_OF = {kind: name for name, kind in MODIFICATION_TYPES.items()}
+_RANGES = {"max_node_count": (0, 1024), "priority": (1, 1024)}
+SCOPE_LENGTH_MAX = 64
+
+
+def modification_type(parameter: str) -> str:
+    """Return the type under which a parameter's modification stands in the mailbox."""
+    return MODIFICATION_TYPES.get(parameter, f"modify_{parameter}")
+
+
+def parameter_of(modification: str) -> str:
+    """Return the parameter that a modification is of."""
+    return _PARAMETER_OF.get(modification, modification.removeprefix("modify_"))
+
+
+def parse_wished(wished: Mapping[str, Any], own: Mapping[str, Callable[[Any], Any]] | None = None) -> dict[str, Any]:
+    """Check what shall be modified and give each value its stored form; raise `InvalidParameter`.
+
+    `own` are the parameters of the task's type with what reads each; None when the type is not known here.
+    """
+    parsed: dict[str, Any] = {}
+    for name, value in wished.items():
+        if own is not None and name in own:
+            parsed[name] = own[name](value)
+        elif name in _RANGES:
+            parsed[name] = _whole(name, value, *_RANGES[name])
+        elif name == "target_scope":
+            parsed[name] = _scope(value)
+        elif name in PARAMETERS:
+            parsed |= parse_parameters({name: value})
+        else:
+            known = sorted({*MODIFICATION_TYPES, *(own or ())})
+            raise InvalidParameter(f"there is no parameter {name!r}", hint=f"There are: {', '.join(known)}")
+    return parsed
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    try:
+        number = int(str(value))
+    except ValueError as error:
+        raise InvalidParameter(f"{name}: {value!r} is not a whole number") from error
+    if not least <= number <= most:
+        raise InvalidParameter(f"{name}: {number} is outside {least} to {most}")
+    return number
+
+
+def _scope(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > SCOPE_LENGTH_MAX or not value.isprintable():
+        raise InvalidParameter(f"target_scope: {value!r} is not a name of at most {SCOPE_LENGTH_MAX} characters", hint="The empty one means: any node.")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,5 +152,5 @@ def apply_to_parameters(meta: dict[str, Any], modifications: list[dict[str, Any]
     """Return the meta with application parameters set, for task types that keep them under `parameters`."""
     parameters = dict(meta.get("parameters", {}))
     for modification in modifications:
-        parameters[_PARAMETER_OF[modification["type"]]] = modification["to"]
+        parameters[parameter_of(modification["type"])] = modification["to"]
     return {**meta, "parameters": parameters}

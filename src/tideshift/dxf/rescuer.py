@@ -10,8 +10,8 @@ import logging
 
 from tideshift import errors
 from tideshift.dxf import balancer, points, tables
-from tideshift.dxf.machine import SubtaskState, TaskState
-from tideshift.dxf.task import Node, Subtask
+from tideshift.dxf.machine import TaskState
+from tideshift.dxf.task import Node, Placed, Subtask, Task
 from tideshift.store.database import Database, DatabaseFailed, Transaction
 from tideshift.store.driver import SessionIdentity
 from tideshift.store.lease import Tenure
@@ -19,6 +19,7 @@ from tideshift.store.lease import Tenure
 __all__ = ["Cleaner", "Rescuer"]
 
 log = logging.getLogger(__name__)
+Work = list[tuple[Task, list[Placed]]]
 
 
 class Rescuer:
@@ -32,18 +33,20 @@ class Rescuer:
         with self.database.transaction(write=False) as tx:
             nodes = tables.nodes(tx)
             now_ms = tx.now_ms()
-            active = tables.active_subtasks(tx)
+            running = tables.running_anywhere(tx)
             gone = {node.host for node in nodes if self._is_dead(tx, node, now_ms)}
-        alive = [node for node in nodes if node.host not in gone]
+            alive = [node for node in nodes if node.host not in gone]
+            work = self._work(tx, running, limit=balancer.window(alive))
         names = {node.host for node in alive}
-        changed = False
-        for subtask in active:
-            if subtask.state is SubtaskState.RUNNING and subtask.exec_id not in names:
-                changed |= self._rescue(subtask, tenure)
+        rescued = [self._rescue(subtask, tenure) for subtask in running if subtask.exec_id not in names]
         for node in nodes:
             if node.host in gone:
                 self._forget(node)
-        return self._assign(alive, tenure) or changed
+        return self._assign(work, alive, tenure) or any(rescued)
+
+    def _work(self, tx: Transaction, running: list[Subtask], *, limit: int) -> Work:
+        tasks = [task for task in tables.live_tasks(tx) if task.state in (TaskState.RUNNING, TaskState.MODIFYING)]
+        return [(task, [*_placed(running, task), *tables.first_pending(tx, task, limit=limit)]) for task in tasks]
 
     def _is_dead(self, tx: Transaction, node: Node, now_ms: int) -> bool:
         """Whether a node's heartbeat is too old, or its process is known to be gone."""
@@ -86,42 +89,57 @@ class Rescuer:
             if tables.delete_node(tx, dead.host, seen_heartbeat_at=dead.heartbeat_at):
                 log.warning("node %s is dead: taken off the register", dead.host)
 
-    def _assign(self, alive: list[Node], tenure: Tenure) -> bool:
-        with self.database.transaction(write=False) as tx:
-            tasks = [task for task in tables.live_tasks(tx) if task.state in (TaskState.RUNNING, TaskState.MODIFYING)]
-            active = tables.active_subtasks(tx)
+    def _assign(self, work: Work, alive: list[Node], tenure: Tenure) -> bool:
+        """Write a decision task by task; what somebody else wrote since the look is looked at again at the next tick."""
+        threads_max = None if self.database.driver.capabilities.concurrent_writers else 1
+        seen = {subtask.id: subtask for _, subtasks in work for subtask in subtasks}
         changed = False
-        for task in tasks:
-            own = [subtask for subtask in active if subtask.task_id == task.id and subtask.step == task.step]
-            moves = balancer.assign(task, own, alive)
-            if not moves:
-                continue
-            try:
-                with self.database.transaction() as tx:
-                    for subtask in own:
-                        if subtask.id in moves:
-                            tables.assign_subtask(tx, subtask, moves[subtask.id], tenure=tenure)
-            except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
-                log.info("task %s: assignment looked at again after %s", task.id, error)
-            else:
-                changed = True
+        for task, moves in balancer.balance(work, alive, threads_max=threads_max):
+            changed |= bool(moves) and self._hand_out(task, [(seen[number], host) for number, host in moves.items()], tenure)
         return changed
+
+    def _hand_out(self, task: Task, moves: list[tuple[Placed, str]], tenure: Tenure) -> bool:
+        try:
+            with self.database.transaction() as tx:
+                for host in sorted({host for _, host in moves}):
+                    tables.assign_subtasks(tx, [subtask for subtask, to in moves if to == host], host, tenure=tenure)
+        except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit) as error:
+            log.info("task %s: assignment looked at again after %s", task.id, error)
+            return False
+        return True
+
+
+def _placed(running: list[Subtask], task: Task) -> list[Placed]:
+    """Return where the running subtasks of a task's present step are."""
+    own = [one for one in running if one.task_id == task.id and one.step == task.step]
+    return [Placed(id=one.id, ordinal=one.ordinal, state=one.state, exec_id=one.exec_id, rev=one.rev) for one in own]
 
 
 class Cleaner:
-    """The duty that moves subtasks of finished tasks to the history, in bounded batches."""
+    """The duty that moves subtasks of finished tasks to the history, and deletes what has been there for long, in bounded batches."""
 
     batch = 200
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._pruned_at = float("-inf")
 
     def tick(self, tenure: Tenure) -> bool:
-        """Move one batch; return whether there was one."""
+        """Move one batch, or delete one now and then; return whether there was any."""
         with self.database.transaction(write=False) as tx:
             ids = tables.finished_tasks_with_subtasks(tx, limit=self.batch)
         if not ids:
-            return False
+            return self._prune(tenure)
         with self.database.transaction() as tx:
             tables.subtasks_to_history(tx, ids, tenure=tenure)
         return True
+
+    def _prune(self, tenure: Tenure) -> bool:
+        now, profile = self.database.clock.monotonic(), self.database.profile
+        if now - self._pruned_at < profile.prune_seconds:
+            return False
+        with self.database.transaction() as tx:
+            pruned = tables.prune_subtask_history(tx, older_than_ms=round(profile.history_seconds * 1000), limit=self.batch, tenure=tenure)
+        if pruned < self.batch:
+            self._pruned_at = now
+        return pruned > 0

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from tideshift import errors
-from tideshift.dxf import points, tables
+from tideshift.dxf import balancer, points, tables
 from tideshift.dxf.machine import TASK, SubtaskState, TaskState
-from tideshift.dxf.parameters import FRAMEWORK_TYPES, pending_mailbox
+from tideshift.dxf.parameters import FRAMEWORK_COLUMNS, FRAMEWORK_TYPES, pending_mailbox
+from tideshift.dxf.planner import Planner
 from tideshift.dxf.task import DONE, INIT, Subtask, Task
 from tideshift.dxf.tasktype import Registry
 from tideshift.store import events
@@ -25,7 +25,6 @@ __all__ = ["Scheduler"]
 
 log = logging.getLogger(__name__)
 _S = SubtaskState
-_COLUMNS = {"modify_concurrency": "concurrency", "modify_max_node_count": "max_node_count"}
 REVERT_ERROR = "revert_error"
 """Where `extra_params` says why a task that is reverting does not end."""
 _CANCELLED = {"code": "cancelled", "message": "the task was cancelled", "hint": "", "fields": {}}
@@ -37,6 +36,10 @@ class Scheduler:
     def __init__(self, database: Database, registry: Registry) -> None:
         self.database = database
         self.registry = registry
+        self.planner = Planner(database, registry)
+        self._hastened: dict[int, float] = {}
+        self.planned: Callable[[], object] | None = None
+        """Called when a step's subtasks are committed, so that a node of this process need not wait for its next look."""
         self.by_state: Mapping[TaskState, Callable[[Task, Tenure], bool]] = {
             TaskState.PENDING: self._plan_next,
             TaskState.RUNNING: self._running,
@@ -53,24 +56,45 @@ class Scheduler:
         """Look at every live task once; return whether anything was moved."""
         with self.database.transaction(write=False) as tx:
             tasks = tables.live_tasks(tx)
+        self.planner.keep_only({(task.id, task.rev) for task in tasks if task.state in (TaskState.PENDING, TaskState.RUNNING)})
         moved = False
         for task in tasks:
-            if points.AFTER_TASK_READ.on:
-                points.AFTER_TASK_READ.fire(task=task.id, state=str(task.state))
-            try:
-                if task.type not in self.registry:
-                    moved |= self._unknown(task, tenure)
-                else:
-                    moved |= self.by_state[task.state](task, tenure)
-            except errors.StateChanged as error:
-                log.info("task %s: looked at again: %s", task.id, error)
-                moved = True
-            except (errors.Retryable, errors.AmbiguousCommit, errors.DiskFull) as error:
-                log.info("task %s: at the next tick again: %s", task.id, error)
-            except Exception:
-                # One task that cannot be driven must not keep the others from their work; it is looked at again at the next tick.
-                log.exception("task %s failed in state %s", task.id, task.state)
+            if not self._is_hastened(task):
+                moved |= self._drive(task, tenure, self.by_state[task.state])
+        self._hastened = {task.id: self._hastened[task.id] for task in tasks if task.id in self._hastened}
         return moved
+
+    def hasten(self, task_id: int, tenure: Tenure) -> bool:
+        """Look at one running task now; return whether it went on to another step."""
+        with self.database.transaction(write=False) as tx:
+            task = tables.task_by_id(tx, task_id)
+            if task.state is not TaskState.RUNNING or task.type not in self.registry:
+                return False
+            telling = tables.telling_subtasks(tx, task)
+        self._hastened[task_id] = self.database.clock.monotonic()
+        return self._drive(task, tenure, lambda *_: self._go_on(task, tenure, telling, at_once=True)) and self.registry.find(task.type).next_step(task) != DONE
+
+    def _is_hastened(self, task: Task) -> bool:
+        """Whether a running task was looked at just now by who finished a piece of it: a second look at the same time would only get in its way."""
+        since = self.database.clock.monotonic() - self._hastened.get(task.id, float("-inf"))
+        return task.state is TaskState.RUNNING and since < self.database.profile.scan_seconds / 2
+
+    def _drive(self, task: Task, tenure: Tenure, step: Callable[[Task, Tenure], bool]) -> bool:
+        if points.AFTER_TASK_READ.on:
+            points.AFTER_TASK_READ.fire(task=task.id, state=str(task.state))
+        try:
+            if task.type not in self.registry:
+                return self._unknown(task, tenure)
+            return step(task, tenure)
+        except errors.StateChanged as error:
+            log.info("task %s: looked at again: %s", task.id, error)
+            return True
+        except (errors.Retryable, errors.AmbiguousCommit, errors.DiskFull) as error:
+            log.info("task %s: at the next tick again: %s", task.id, error)
+        except Exception:
+            # One task that cannot be driven must not keep the others from their work; it is looked at again at the next tick.
+            log.exception("task %s failed in state %s", task.id, task.state)
+        return False
 
     def _rest(self, task: Task, tenure: Tenure) -> bool:
         return False
@@ -93,38 +117,41 @@ class Scheduler:
     def _move(self, tx: Transaction, task: Task, event: str, tenure: Tenure, **columns: Any) -> Task:
         moved = tables.move_task(tx, task, event, actor=tenure.owner_id, tenure=tenure, **columns)
         if moved.state in TASK.final:
+            clean = getattr(self.registry.find(task.type), "clean", None) if task.type in self.registry else None
+            if clean is not None:
+                clean(tx, moved)  # in the transaction of the end: done if and only if the task has ended
             for request in events.open_requests(tx, task_id=task.id):
                 events.conclude(tx, request.request_id, _outcome_at_end(request.command, moved.state), reason=f"task ended as {moved.state}")
         return moved
 
-    def _plan_next(self, task: Task, tenure: Tenure) -> bool:
-        """Plan the next step that has subtasks; an empty plan is a step that is skipped, but for the last one of a task that has not begun."""
-        task_type = self.registry.find(task.type)
-        metas: list[dict[str, Any]] = []
+    def _plan_next(self, task: Task, tenure: Tenure, *, at_once: bool = False) -> bool:
+        """Go on to the next step that has subtasks, once it is planned."""
         try:
-            step = task_type.next_step(task)
-            while step != DONE and not metas:  # ends: each turn takes a later step
-                with self.database.transaction(write=False) as tx:
-                    metas = task_type.plan(tx, task, step)
-                following = step if metas else task_type.next_step(replace(task, step=step))
-                if following == DONE and task.state is TaskState.PENDING:
-                    break
-                step = following
+            plan = self.planner.plan(task, at_once=at_once)
         except (errors.Retryable, errors.StateChanged, errors.AmbiguousCommit, errors.CannotReach, errors.DiskFull):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a type raises is the task's failure, and stands on its row
             return self._give_up(task, tenure, _record_of(error))
-        if step == DONE:
+        if plan is None:
+            return False
+        if plan.step == DONE:
             with self.database.transaction() as tx:
                 self._move(tx, task, "succeed", tenure, step=DONE)
             return True
         if points.AFTER_PLANNING.on:
-            points.AFTER_PLANNING.fire(task=task.id, step=step)
+            points.AFTER_PLANNING.fire(task=task.id, step=plan.step)
         with self.database.transaction() as tx:
             event = "start" if task.state is TaskState.PENDING else "advance"
-            moved = self._move(tx, task, event, tenure, step=step)
-            tables.insert_subtasks(tx, moved, step, metas)
+            moved = self._move(tx, task, event, tenure, step=plan.step)
+            given = balancer.spread(moved, len(plan.metas), plan.nodes, threads_max=self._threads_max)
+            tables.insert_subtasks(tx, moved, plan.step, plan.metas, nodes=given)
+        if self.planned is not None:
+            self.planned()
         return True
+
+    @property
+    def _threads_max(self) -> int | None:
+        return None if self.database.driver.capabilities.concurrent_writers else 1
 
     def _give_up(self, task: Task, tenure: Tenure, error: dict[str, Any] | None) -> bool:
         with self.database.transaction() as tx:
@@ -134,13 +161,15 @@ class Scheduler:
 
     def _running(self, task: Task, tenure: Tenure) -> bool:
         with self.database.transaction(write=False) as tx:
-            subtasks = tables.subtasks_of(tx, task.id, step=task.step)
-        broken = [subtask for subtask in subtasks if subtask.state in (_S.FAILED, _S.CANCELED)]
+            telling = tables.telling_subtasks(tx, task)
+        return self._go_on(task, tenure, telling)
+
+    def _go_on(self, task: Task, tenure: Tenure, telling: list[Subtask], *, at_once: bool = False) -> bool:
+        """Give up when a subtask failed (a canceled one counts as failed), plan the next step when none is left to be done."""
+        broken = [subtask for subtask in telling if subtask.state in (_S.FAILED, _S.CANCELED)]
         if broken:
-            return self._give_up(task, tenure, next((s.error for s in broken if s.error), _CANCELLED))
-        if all(subtask.state is _S.SUCCEED for subtask in subtasks):
-            return self._plan_next(task, tenure)
-        return False
+            return self._give_up(task, tenure, broken[0].error or _CANCELLED)
+        return not telling and self._plan_next(task, tenure, at_once=at_once)
 
     def _pausing(self, task: Task, tenure: Tenure) -> bool:
         """Pause what is active; a running attempt ends at its next commit, whose guard then fails."""
@@ -182,7 +211,7 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001 - whatever a type raises is the request's outcome
                 refused[request_id] = str(_record_of(error)["message"])
                 continue
-            columns |= {_COLUMNS[m["type"]]: m["to"] for m in modifications if m["type"] in FRAMEWORK_TYPES}
+            columns |= {FRAMEWORK_COLUMNS[m["type"]]: m["to"] for m in modifications if m["type"] in FRAMEWORK_TYPES}
         if meta is not task.meta:
             columns["meta"] = meta
         tables.move_task(tx, task, event, actor=tenure.owner_id, tenure=tenure, modify_params=None, **columns)
@@ -223,7 +252,7 @@ class Scheduler:
         return False
 
     def _in_states(self, tx: Transaction, task: Task, states: tuple[SubtaskState, ...]) -> list[Subtask]:
-        return [subtask for subtask in tables.subtasks_of(tx, task.id, step=task.step) if subtask.state in states]
+        return tables.in_states(tx, task, states)
 
 
 def _record_of(error: Exception) -> dict[str, Any]:

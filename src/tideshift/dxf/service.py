@@ -1,7 +1,9 @@
 """Runs an owner and a node in one process: the threads around the loops, and an orderly end.
 
-Threads: heartbeat (the pool has no upper bound, so that executors cannot starve it of a connection), owner, node, and one
-per executor. `stop` ends them within the stop budget: no new chunk starts, the chunk in flight is finished or rolled
+Threads: heartbeat, owner, node, and one per executor. The heartbeat renews the lease too, both through connections that
+nothing else uses and that stay open, so that neither a pool nor a server without a free connection can make a live node look
+dead. What starves a thread is a statement of C that holds the interpreter's lock: then the node is taken for dead, and its
+work is fenced like that of any other. `stop` ends them within the stop budget: no new chunk starts, the chunk in flight is finished or rolled
 back, subtasks and the lease are given back.
 """
 
@@ -18,6 +20,8 @@ from tideshift import errors
 from tideshift.dxf.executor import Executor
 from tideshift.dxf.node import WorkerNode
 from tideshift.dxf.owner import Owner
+from tideshift.dxf.planner import Planner
+from tideshift.dxf.scheduler import Scheduler
 from tideshift.store.database import Database
 
 __all__ = ["Service"]
@@ -36,15 +40,25 @@ class Service:
         self.database = database
         self.owner = owner
         self.node = node
+        self._heart = database.apart()
+        owner.lease.database = self._heart
         self._version = version
         self.moved = threading.Event()
         """Set when the owner of this process did something that may be worth a look; whoever waits for it clears it."""
         self._threads: list[threading.Thread] = []
+        self._spawning = threading.Lock()
         self._owner_wake = threading.Event()
         self._node_wake = threading.Event()
+        self._planners: list[Planner] = []
+        for duty in owner.duties:
+            if isinstance(duty, Scheduler):
+                duty.planned = self._node_wake.set
+                duty.planner.spawn, duty.planner.wake = self._spawn_guarded, self._owner_wake.set
+                self._planners.append(duty.planner)
 
     def __enter__(self) -> Self:
         self.node.register(self._version)
+        self._beat()  # the connection is made before there is any work that could be in its way
         for name, loop in (("heartbeat", self._heartbeat), ("owner", self._own), ("node", self._execute)):
             self._spawn(name, loop)
         return self
@@ -65,6 +79,15 @@ class Service:
             log.warning("did not stop in time, the lease will expire: %s", ", ".join(late))
             return
         self._threads.clear()
+        self._last_words(deadline)
+        self._heart.close()
+
+    def drain(self) -> None:
+        """Begin nothing new: chunked work is given back between two chunks, what cannot be cut is finished."""
+        self.node.draining.set()
+        self._node_wake.set()
+
+    def _last_words(self, deadline: float) -> None:
         self._beat(lock_wait_seconds=max(LOCK_WAIT_SECONDS_MIN, deadline - self.database.clock.monotonic()))
         for give_back in (self.node.release_all, self.owner.resign, self.node.deregister):
             try:
@@ -75,6 +98,8 @@ class Service:
 
     def _interrupt(self) -> None:
         try:
+            for planner in self._planners:
+                planner.keep_only()
             self.node.interrupt_unwanted()
         except (errors.Retryable, errors.CannotReach) as error:
             log.warning("a long statement was not ended: %s", error)
@@ -84,11 +109,17 @@ class Service:
         self._owner_wake.set()
         self._node_wake.set()
 
+    def _spawn_guarded(self, name: str, target: Callable[[], None]) -> None:
+        """Start a thread that ends by itself, unless everything is being stopped."""
+        if not self.node.stopping.is_set():
+            self._spawn(name, target)
+
     def _spawn(self, name: str, target: Callable[[], None]) -> None:
         context = contextvars.copy_context()
         thread = threading.Thread(target=context.run, args=(self._guarded, name, target), name=f"tideshift-{name}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        with self._spawning:
+            thread.start()
+            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
 
     def _guarded(self, name: str, target: Callable[[], None]) -> None:
         """Keep a loop alive through an error it did not expect; it is logged and the loop starts again."""
@@ -108,7 +139,7 @@ class Service:
 
     def _beat(self, *, lock_wait_seconds: float | None = None) -> None:
         try:
-            if not self.node.heartbeat(lock_wait_seconds=lock_wait_seconds) and not self.node.stopping.is_set():
+            if not self.node.heartbeat(lock_wait_seconds=lock_wait_seconds, through=self._heart) and not self.node.stopping.is_set():
                 log.warning("node %s was taken for dead; registering again", self.node.name)
                 self.node.register(self._version)
         except (errors.Retryable, errors.CannotReach, errors.AmbiguousCommit, errors.DiskFull) as error:
@@ -128,14 +159,19 @@ class Service:
             self.node.interrupt_unwanted()
             for executor in begun:
                 self._spawn(f"subtask-{executor.subtask.id}", lambda executor=executor: self._drive(executor))  # type: ignore[misc]
-            self._threads = [thread for thread in self._threads if thread.is_alive()]
-            if not begun:
-                self._rest(self._node_wake)
+            self._rest(self._node_wake)
 
     def _drive(self, executor: Executor) -> None:
-        while not self.node.stopping.is_set() and executor.step():
-            continue
-        self.wake()
+        """Step one executor after another: each successor goes on in the same thread, on the same connection."""
+        while not self.node.stopping.is_set():  # ends: an executor ends, and one without a successor is the last
+            if executor.step():
+                continue
+            if executor.successor is None:
+                break
+            executor = executor.successor
+        if not self.owner.hasten(executor.task.id):
+            self._owner_wake.set()
+        self._node_wake.set()
 
     def _rest(self, wake: threading.Event) -> None:
         """Wait for the next scan, or until something happened in this process; each loop has an event that only it clears."""

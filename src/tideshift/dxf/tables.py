@@ -7,12 +7,13 @@ a command. Zero rows raise: `StateChanged` for a move, `SubtaskLost` for a check
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     Index,
     Integer,
@@ -29,7 +30,9 @@ from sqlalchemy import (
 
 from tideshift.dxf import points
 from tideshift.dxf.machine import SUBTASK, TASK, SubtaskState, TaskState
-from tideshift.dxf.task import INIT, Node, Subtask, Task, from_row
+from tideshift.dxf.node_tables import delete_node, nodes, put_node, touch_node
+from tideshift.dxf.progress_tables import insert_total
+from tideshift.dxf.task import INIT, Placed, Subtask, Task, from_row
 from tideshift.errors import MoveNotAllowed, NotFound, StateChanged, SubtaskLost
 from tideshift.fsm import Actor
 from tideshift.store import events
@@ -39,9 +42,9 @@ from tideshift.store.lease import Tenure, tenure_guard
 from tideshift.store.tables import METADATA, Json
 
 __all__ = [
-    "active_subtasks", "checkpoint_subtask", "delete_node", "finished_tasks_with_subtasks", "insert_subtasks", "insert_task", "live_tasks",
-    "move_subtask", "move_task", "nodes", "put_node", "record_session", "step_counts", "subtask_by_id", "subtasks_of", "subtasks_to_history", "task_by_id",
-    "task_by_key", "touch_node",
+    "active_subtasks", "assign_subtasks", "checkpoint_subtask", "delete_node", "finished_tasks", "finished_tasks_with_subtasks", "first_pending", "given_to",
+    "in_states", "insert_subtasks", "insert_task", "live_tasks", "move_subtask", "move_task", "nodes", "prune_subtask_history", "put_node", "record_session", "running_anywhere", "step_counts", "subtask_by_id", "subtasks_of", "subtasks_to_history", "task_by_id",
+    "task_by_key", "telling_subtasks", "touch_node",
 ]  # fmt: skip
 
 
@@ -101,7 +104,8 @@ subtask = Table(
     METADATA,
     *_subtask_columns(),
     UniqueConstraint("task_id", "step", "ordinal"),
-    Index("tideshift_subtask_exec", "exec_id"),
+    Index("tideshift_subtask_exec", "exec_id", "state", "task_id", "step", "ordinal"),
+    Index("tideshift_subtask_state", "state", "task_id", "step", "ordinal"),
 )
 subtask_history = Table(
     "dxf_background_subtask_history",
@@ -110,19 +114,6 @@ subtask_history = Table(
     Index("tideshift_subtask_history_task", "task_id"),
     Index("tideshift_subtask_history_time", "state_update_time"),
 )
-node = Table(
-    "dist_framework_meta",
-    METADATA,
-    Column("host", String(261), primary_key=True),
-    Column("role", String(64), nullable=False),
-    Column("cpu_count", Integer, nullable=False),
-    Column("keyspace_id", BigInteger, nullable=False),
-    Column("heartbeat_at", BigInteger, nullable=False),
-    Column("started_at", BigInteger, nullable=False),
-    Column("version", String(64), nullable=False),
-    Column("draining", Boolean, nullable=False),
-    Column("session", Json),
-)
 
 
 def insert_task(
@@ -130,7 +121,7 @@ def insert_task(
     max_node_count: int = 0, target_scope: str = "", extra_params: dict[str, Any] | None = None, actor: str,
 ) -> Task:  # fmt: skip
     """Insert a pending task under the next id; the caller has seen that its key is free."""
-    now = tx.now_ms()
+    now = tx.stamp_ms()
     (task_id,) = next_ids(tx, "task", 1)
     row: dict[str, Any] = {
         "id": task_id, "task_key": key, "type": task_type, "state": TaskState.PENDING, "priority": priority, "create_time": now,
@@ -167,6 +158,11 @@ def live_tasks(tx: Transaction) -> list[Task]:
     return [from_row(Task, row) for row in tx.execute(select(task).order_by(*order)).mappings()]
 
 
+def finished_tasks(tx: Transaction, *, limit: int) -> list[Task]:
+    """Read the last finished tasks, newest first."""
+    return [from_row(Task, row) for row in tx.execute(select(task_history).order_by(task_history.c.id.desc()).limit(limit)).mappings()]
+
+
 def move_task(
     tx: Transaction, seen: Task, event: str, *, actor: str, tenure: Tenure | None = None, detail: dict[str, Any] | None = None,
     request_id: str | None = None, **columns: Any,
@@ -182,7 +178,7 @@ def move_task(
     assert (TASK.actor(event) is Actor.OWNER) == (tenure is not None), f"{event}: owner moves name the tenure, others do not"
     if points.BEFORE_TASK_MOVE.on:
         points.BEFORE_TASK_MOVE.fire(task=seen.id, event=event)
-    now = tx.now_ms()
+    now = tx.stamp_ms()
     if target is TaskState.RUNNING and seen.start_time is None:
         columns["start_time"] = now
     if target in TASK.final:
@@ -209,21 +205,24 @@ def _task_to_history(tx: Transaction, task_id: int) -> None:
     tx.execute(delete(task).where(task.c.id == task_id))
 
 
-def insert_subtasks(tx: Transaction, owner_task: Task, step: int, metas: list[dict[str, Any]]) -> None:
-    """Insert a step's subtasks, numbered from 1, pending and not assigned."""
+def insert_subtasks(tx: Transaction, owner_task: Task, step: int, metas: list[dict[str, Any]], *, nodes: Sequence[str | None] = ()) -> None:
+    """Insert a step's subtasks, numbered from 1 and pending; the first ones are given to these nodes, the rest to nobody yet."""
     if not metas:
         return
-    now = tx.now_ms()
+    now = tx.stamp_ms()
     rows = [
         {
-            "id": new_id, "step": step, "task_id": owner_task.id, "type": owner_task.type, "exec_id": None,
+            "id": new_id, "step": step, "task_id": owner_task.id, "type": owner_task.type, "exec_id": exec_id,
             "state": SubtaskState.PENDING, "checkpoint": {}, "concurrency": 1, "create_time": now, "start_time": None,
             "state_update_time": now, "end_time": None, "meta": meta, "ordinal": ordinal, "error": None, "summary": {},
             "attempt": 0, "retries": 0, "session": None, "rev": 1,
         }
-        for ordinal, (new_id, meta) in enumerate(zip(next_ids(tx, "subtask", len(metas)), metas, strict=True), start=1)
+        for ordinal, (new_id, meta, exec_id) in enumerate(
+            zip(next_ids(tx, "subtask", len(metas)), metas, [*nodes, *[None] * (len(metas) - len(nodes))], strict=True), start=1
+        )
     ]  # fmt: skip
     tx.execute(insert(subtask), rows)
+    insert_total(tx, task_id=owner_task.id, step=step, total=len(rows))
 
 
 def subtask_by_id(tx: Transaction, subtask_id: int) -> Subtask:
@@ -255,6 +254,29 @@ def active_subtasks(tx: Transaction, *, exec_id: str | None = None) -> list[Subt
     return [from_row(Subtask, row) for row in tx.execute(statement).mappings()]
 
 
+def in_states(tx: Transaction, owner_task: Task, states: Collection[SubtaskState], *, limit: int | None = None) -> list[Subtask]:
+    """Read the subtasks of a task's present step that are in one of these states, in order."""
+    statement = select(subtask).where(subtask.c.task_id == owner_task.id, subtask.c.step == owner_task.step, subtask.c.state.in_(states))
+    return [from_row(Subtask, row) for row in tx.execute(statement.order_by(subtask.c.ordinal).limit(limit)).mappings()]
+
+
+def telling_subtasks(tx: Transaction, owner_task: Task) -> list[Subtask]:
+    """Read one subtask of the present step that failed, if any, and one that is not done, if any: by the index, whatever their number."""
+    own = (subtask.c.task_id == owner_task.id, subtask.c.step == owner_task.step)
+    kinds = ((SubtaskState.FAILED, SubtaskState.CANCELED), (SubtaskState.PENDING, SubtaskState.RUNNING, SubtaskState.PAUSED))
+    first, second = (select(select(subtask.c.id).where(*own, subtask.c.state.in_(kind)).limit(1).subquery()) for kind in kinds)
+    return [from_row(Subtask, row) for row in tx.execute(select(subtask).where(subtask.c.id.in_(first.union_all(second)))).mappings()]
+
+
+def given_to(tx: Transaction, exec_id: str, *, limit: int) -> list[Subtask]:
+    """Read what a node was given: all that is running there, and of each task's step the first pending ones."""
+    place = func.row_number().over(partition_by=(subtask.c.task_id, subtask.c.step), order_by=subtask.c.ordinal)
+    waiting = select(subtask.c.id, place.label("place")).where(subtask.c.exec_id == exec_id, subtask.c.state == SubtaskState.PENDING).subquery()
+    first = select(waiting.c.id).where(waiting.c.place <= limit)
+    running = select(subtask.c.id).where(subtask.c.exec_id == exec_id, subtask.c.state == SubtaskState.RUNNING)
+    return [from_row(Subtask, row) for row in tx.execute(select(subtask).where(subtask.c.id.in_(running.union_all(first)))).mappings()]
+
+
 def step_counts(tx: Transaction, task_id: int, step: int) -> dict[SubtaskState, int]:
     """Count one step's subtasks by state."""
     statement = (
@@ -274,7 +296,7 @@ def move_subtask(
     assert (SUBTASK.actor(event) is Actor.OWNER) == (tenure is not None), f"{event}: owner moves name the tenure, others do not"
     if points.BEFORE_SUBTASK_MOVE.on:
         points.BEFORE_SUBTASK_MOVE.fire(task=seen.task_id, subtask=seen.id, event=event)
-    now = tx.now_ms()
+    now = tx.stamp_ms()
     if target in SUBTASK.final:
         columns["end_time"] = now
     moved = replace(seen, state=target, rev=seen.rev + 1, state_update_time=now, **columns)
@@ -292,16 +314,30 @@ def move_subtask(
     return moved
 
 
-def assign_subtask(tx: Transaction, seen: Subtask, exec_id: str | None, *, tenure: Tenure) -> None:
-    """Give a pending subtask to a node (the state stays); zero rows raise `StateChanged`."""
-    assert seen.state is SubtaskState.PENDING
+def assign_subtasks(tx: Transaction, seen: Sequence[Placed | Subtask], exec_id: str, *, tenure: Tenure) -> None:
+    """Give pending subtasks to a node (the state stays), all of them or none: one that has moved on raises `StateChanged`."""
+    assert all(one.state is SubtaskState.PENDING for one in seen)
+    for rev, group in groupby(sorted(seen, key=lambda one: one.rev), key=lambda one: one.rev):
+        ids = [one.id for one in group]
+        held = (subtask.c.id.in_(ids), subtask.c.rev == rev, subtask.c.state == SubtaskState.PENDING, tenure_guard(tenure, tx))
+        if tx.execute(update(subtask).where(*held).values(exec_id=exec_id, rev=rev + 1)).rowcount != len(ids):
+            raise StateChanged(f"one of the subtasks {ids[:5]} … has moved on", expected_rev=rev)
+
+
+def running_anywhere(tx: Transaction) -> list[Subtask]:
+    """Read every running subtask, of whatever task: never more than nodes have claimed."""
+    return [from_row(Subtask, row) for row in tx.execute(select(subtask).where(subtask.c.state == SubtaskState.RUNNING)).mappings()]
+
+
+def first_pending(tx: Transaction, owner_task: Task, *, limit: int) -> list[Placed]:
+    """Read where the next pending subtasks of the present step are, in order."""
     statement = (
-        update(subtask)
-        .where(subtask.c.id == seen.id, subtask.c.rev == seen.rev, tenure_guard(tenure, tx))
-        .values(exec_id=exec_id, rev=seen.rev + 1)
+        select(subtask.c.id, subtask.c.ordinal, subtask.c.state, subtask.c.exec_id, subtask.c.rev)
+        .where(subtask.c.state == SubtaskState.PENDING, subtask.c.task_id == owner_task.id, subtask.c.step == owner_task.step)
+        .order_by(subtask.c.ordinal)
+        .limit(limit)
     )
-    if tx.execute(statement).rowcount != 1:
-        raise StateChanged(f"subtask {seen.id} has moved on", subtask_id=seen.id, expected_rev=seen.rev)
+    return [from_row(Placed, row) for row in tx.execute(statement).mappings()]
 
 
 _CHECKPOINT = (
@@ -334,6 +370,16 @@ def record_session(tx: Transaction, seen: Subtask, session: dict[str, str]) -> N
         raise SubtaskLost(f"subtask {seen.id} is no longer ours (attempt {seen.attempt})", subtask_id=seen.id, attempt=seen.attempt)
 
 
+def prune_subtask_history(tx: Transaction, *, older_than_ms: int, limit: int, tenure: Tenure) -> int:
+    """Delete the oldest subtasks of the history, a bounded number, whose last write is that long ago; return how many. Tasks are kept."""
+    written = subtask_history.c.state_update_time
+    statement = select(subtask_history.c.id).where(written < tx.now_expression() - older_than_ms).order_by(written).limit(limit)
+    ids = [row[0] for row in tx.execute(statement)]
+    if not ids:
+        return 0
+    return tx.execute(delete(subtask_history).where(subtask_history.c.id.in_(ids), tenure_guard(tenure, tx))).rowcount
+
+
 def finished_tasks_with_subtasks(tx: Transaction, *, limit: int) -> list[int]:
     """Return ids of subtasks whose task is in the history, oldest first."""
     statement = (
@@ -348,32 +394,3 @@ def subtasks_to_history(tx: Transaction, ids: list[int], *, tenure: Tenure) -> N
     chosen = select(*(subtask.c[name] for name in names)).where(subtask.c.id.in_(ids), tenure_guard(tenure, tx))
     tx.execute(insert(subtask_history).from_select(names, chosen))
     tx.execute(delete(subtask).where(subtask.c.id.in_(ids), subtask.c.id.in_(select(subtask_history.c.id))))
-
-
-def nodes(tx: Transaction) -> list[Node]:
-    """Read the registered nodes, by name."""
-    return [from_row(Node, row) for row in tx.execute(select(node).order_by(node.c.host)).mappings()]
-
-
-def put_node(tx: Transaction, *, host: str, role: str, slots: int, version: str, session: dict[str, str]) -> None:
-    """Register a node whose name was never used before."""
-    now = tx.now_ms()
-    row = {
-        "host": host, "role": role, "cpu_count": slots, "keyspace_id": -1, "heartbeat_at": now, "started_at": now,
-        "version": version, "draining": False, "session": session,
-    }  # fmt: skip
-    tx.execute(insert(node).values(row))
-
-
-def touch_node(tx: Transaction, host: str, *, draining: bool) -> bool:
-    """Write a heartbeat; return False when the node is not registered (any more)."""
-    statement = update(node).where(node.c.host == host).values(heartbeat_at=tx.now_expression(), draining=draining)
-    return tx.execute(statement).rowcount == 1
-
-
-def delete_node(tx: Transaction, host: str, *, seen_heartbeat_at: int | None = None) -> bool:
-    """Take a node off the register, if its heartbeat is still the one that was seen; return whether it was there."""
-    statement = delete(node).where(node.c.host == host)
-    if seen_heartbeat_at is not None:
-        statement = statement.where(node.c.heartbeat_at == seen_heartbeat_at)
-    return tx.execute(statement).rowcount == 1

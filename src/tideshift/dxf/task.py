@@ -11,7 +11,7 @@ from tideshift.dxf.machine import SubtaskState, TaskState
 if TYPE_CHECKING:
     from sqlalchemy import RowMapping
 
-__all__ = ["DONE", "INIT", "Node", "Subtask", "Task", "from_row"]
+__all__ = ["DONE", "INIT", "Node", "Placed", "Subtask", "Task", "from_row"]
 
 INIT = -1
 """The step of a task whose first step is not planned yet."""
@@ -78,6 +78,17 @@ class Subtask:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A subtask as the balancer needs it: its order, its state, and where it is."""
+
+    id: int
+    ordinal: int
+    state: SubtaskState
+    exec_id: str | None
+    rev: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Node:
     """A process that heartbeats; `slots` is how many subtasks it runs at once."""
 
@@ -96,7 +107,7 @@ class Node:
         return self.cpu_count
 
 
-_ENUMS: Mapping[type, Mapping[str, Any]] = {Task: {"state": TaskState}, Subtask: {"state": SubtaskState}}
+_ENUMS: Mapping[type, Mapping[str, Any]] = {Task: {"state": TaskState}, Subtask: {"state": SubtaskState}, Placed: {"state": SubtaskState}}
 
 
 def from_row(kind: type[R], row: RowMapping) -> R:

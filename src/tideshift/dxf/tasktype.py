@@ -8,7 +8,7 @@ subtasks. Subtasks must be idempotent up to their checkpoint: after a crash one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from tideshift.dxf.task import Subtask, Task
 from tideshift.errors import NotFound
 from tideshift.store.database import Database, Session, Transaction
 
-__all__ = ["Chunk", "Context", "Registry", "TaskType", "Work"]
+__all__ = ["Chunk", "Context", "Registry", "TaskType", "Work", "live_parameters"]
 
 
 @dataclass(kw_only=True)
@@ -69,7 +69,12 @@ class Work(Protocol):
 
 
 class TaskType(Protocol):
-    """One kind of distributed work."""
+    """One kind of distributed work.
+
+    It may have more: `is_retryable(error)` for errors of its own that pass; `live_parameters`, its own parameters that may
+    change while it runs, each with what checks a value and gives its stored form; and `clean(tx, task)`, which is called
+    in the transaction that ends the task, whatever way it ends: what it raises keeps the task from ending, and it is tried again.
+    """
 
     name: str
 
@@ -122,3 +127,11 @@ class Registry:
         if name not in self._types:
             raise NotFound(f"this node does not know the task type {name!r}", hint="Run a node of the version that submitted it.")
         return self._types[name]
+
+
+def live_parameters(registry: Registry, name: str) -> Mapping[str, Callable[[Any], Any]] | None:
+    """Return what a type lets be changed of its own while it runs; None when the type is not known here."""
+    if name not in registry:
+        return None
+    found: Mapping[str, Callable[[Any], Any]] = getattr(registry.find(name), "live_parameters", {})
+    return found

@@ -25,6 +25,7 @@ from tideshift.store.turns import LOCK_SHARE_PERCENT, Turn, Turns
 __all__ = ["ConstraintViolated", "Database", "DatabaseFailed", "Rows", "Session", "Transaction"]
 
 T = TypeVar("T")
+_IDENTITY = "tideshift identity"
 
 
 class ConstraintViolated(errors.TideshiftError):
@@ -70,6 +71,7 @@ class Transaction:
         self.database = session.database
         self.driver = session.database.driver
         self.connection = connection
+        self._stamp_ms: int | None = None
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
         """Execute a Core statement on system tables."""
@@ -114,6 +116,12 @@ class Transaction:
         """Ask the database for its time in UTC epoch milliseconds."""
         return int(self.execute(select(self.now_expression())).scalar_one())
 
+    def stamp_ms(self) -> int:
+        """Return one moment for everything that this transaction writes down: the database is asked once."""
+        if self._stamp_ms is None:
+            self._stamp_ms = self.now_ms()
+        return self._stamp_ms
+
 
 class Session:
     """One connection that is kept for a while, with its identity on the server."""
@@ -121,18 +129,19 @@ class Session:
     def __init__(self, database: Database, connection: Connection) -> None:
         self.database = database
         self._connection = connection
-        self._identity: tuple[object, SessionIdentity] | None = None
 
     @property
     def identity(self) -> SessionIdentity:
         """Return who this session is on its server; asked again when the connection had to be made anew."""
         inside = self._connection.in_transaction()
         present = self._connection.connection.dbapi_connection
-        if self._identity is None or self._identity[0] is not present:
-            self._identity = (present, self.database.driver.session_identity(self._connection))
+        known: tuple[object, SessionIdentity] | None = self._connection.info.get(_IDENTITY)
+        if known is None or known[0] is not present:
+            known = (present, self.database.driver.session_identity(self._connection))
+            self._connection.info[_IDENTITY] = known  # of the connection, not of who borrows it from the pool
             if not inside:
                 self._connection.rollback()
-        return self._identity[1]
+        return known[1]
 
     @property
     def connection(self) -> Connection:
@@ -257,6 +266,12 @@ class Database:
         self.profile = profile
         self.engine = driver.create_engine()
         self.turns = Turns(self.clock)
+
+    def apart(self) -> Database:
+        """Return the same database through connections of its own, which nobody else can use up; whoever asked closes it."""
+        twin = Database(self.driver, clock=self.clock, profile=self.profile)
+        twin.turns = self.turns  # of the process, not of the connections
+        return twin
 
     def close(self) -> None:
         """Close every connection that nobody uses."""

@@ -2,7 +2,8 @@
 
 The first one is only counted: the loop sees it within a tenth of a second, the node of this process stops in order, and
 the job is kept. The second one, on a terminal, lets the command ask what shall become of the job; without a terminal,
-and a third one anywhere, the process ends at once. What it held expires by itself.
+and a third one anywhere, the process ends at once. What it held expires by itself. A command that runs nothing but a node
+takes its first SIGTERM as a wish to drain, which counts as no interruption.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ class Interruption:
 
     def __init__(self, *, terminal: bool | None = None) -> None:
         self.count = 0
+        self.may_drain = False
+        """Whether the first SIGTERM is a wish to drain instead of an interruption."""
+        self.drains = False
         self._terminal = (is_terminal(sys.stderr) and sys.stdin.isatty()) if terminal is None else terminal
         self._never = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
@@ -63,6 +67,9 @@ class Interruption:
                 return
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGTERM and self.may_drain and not self.drains and not self.count:
+            self.drains = True
+            return
         self.count += 1
         if self.count > (2 if self._terminal else 1):
             os._exit(Interrupted.exit_code)

@@ -11,7 +11,7 @@ from tideshift.config import SLOTS
 from tideshift.errors import Interrupted, Retryable
 from tideshift.frontends.cli.interruption import Interruption
 from tideshift.frontends.cli.opening import SystemTables, opened
-from tideshift.frontends.cli.options import Settings, database_options, json_option
+from tideshift.frontends.cli.options import DURATION, Settings, database_options, json_option
 from tideshift.frontends.cli.output import duration_text, print_json, print_table
 from tideshift.frontends.cli.register import seen_nodes
 from tideshift.frontends.cli.seeing import node_of_this_process
@@ -19,39 +19,94 @@ from tideshift.frontends.cli.seeing import node_of_this_process
 if TYPE_CHECKING:
     from tideshift.connect import Connected
     from tideshift.ddl.job import Job
+    from tideshift.dxf.service import Service
     from tideshift.store.database import Transaction
 
 __all__ = ["node_command", "nodes_command"]
 
 LOOK_SECONDS = 0.5
+DRAINED = "it is drained"
 COLUMNS = ("node", "state", "slots", "role", "heard of", "started", "version")
 
 
-@click.command("node", short_help="Run a node, which carries jobs out.")
+@click.command("node", short_help="Run a node, which carries jobs out; or drain one.")
+@click.argument("words", metavar="[drain NAME]", nargs=-1)
 @click.option("--slots", type=click.IntRange(1, 1024), default=SLOTS, show_default=True, metavar="N", help="Subtasks at once.")
+@click.option("--scope", default="", metavar="NAME", help="Only tasks of this target scope; a node of scope background also takes those without one.")
 @click.option("--until-idle", is_flag=True, help="End when nothing is left to be done, purges included.")
+@click.option("--max-idle", "idle_seconds", type=DURATION, metavar="DURATION", help="End when there was nothing to be done for this long.")
 @database_options
 @click.pass_context
-def node_command(ctx: click.Context, slots: int, until_idle: bool) -> int:
+def node_command(ctx: click.Context, /, words: tuple[str, ...], *, slots: int, scope: str, until_idle: bool, idle_seconds: float | None) -> int:
     """Run a node: it carries out the jobs of this database until Ctrl-C. Any number of nodes may run.
 
     \b
     tideshift node
     tideshift node --until-idle      # for a timer: work off what waits, then end
+    tideshift node drain NAME        # another one: see `tideshift nodes`
+
+    SIGTERM drains: nothing new begins, what runs is given back between two chunks, and the node ends; a second one stops it as
+    Ctrl-C does.
     """  # noqa: D301 - click reads the backspace as: keep these lines
     settings = ctx.ensure_object(Settings)
+    if words:
+        return _drain(ctx, words)
+    _check_scope(scope)
+    idleness = _Idleness(0.0 if until_idle else idle_seconds)
     with opened(ctx, SystemTables.CREATED) as connected, Interruption() as interruption:
         try:
-            with node_of_this_process(connected, settings.screen, slots=slots) as service:
-                name = service.node.name
-                settings.screen.message(f"node {name} runs with {slots} slots; stop it with Ctrl-C")
-                while (idle := _seen_idle(connected) if until_idle else None) is None:  # ends: idle, or interrupted
+            with node_of_this_process(connected, settings.screen, slots=slots, scope=scope) as service:
+                interruption.may_drain = True
+                settings.screen.message(f"node {service.node.name} runs with {slots} slots; stop it with Ctrl-C")
+                while (ended := _why_end(connected, service, idleness)) is None:  # ends: idle, drained, or interrupted
+                    if interruption.drains and not service.node.draining.is_set():
+                        settings.screen.message("draining: what runs is given back between two chunks; a second SIGTERM stops")
+                        service.drain()
                     interruption.wait(connected.database.clock, LOOK_SECONDS)
         except Interrupted:
-            settings.screen.message(f"node {name} has stopped; {_kept(connected)}")
+            settings.screen.message(f"node {service.node.name} has stopped; {_kept(connected)}")
             return Interrupted.exit_code
-    settings.screen.message(f"node {name} has stopped: {idle}")
+    settings.screen.message(f"node {service.node.name} has stopped: {ended}" + (f"; {_kept(connected)}" if ended == DRAINED else ""))
+    return Interrupted.exit_code if interruption.drains else 0
+
+
+def _check_scope(scope: str) -> None:
+    from tideshift.dxf.parameters import parse_wished
+
+    parse_wished({"target_scope": scope})
+
+
+def _drain(ctx: click.Context, words: tuple[str, ...]) -> int:
+    settings = ctx.ensure_object(Settings)
+    if len(words) != 2 or words[0] != "drain":
+        raise click.UsageError(f"{' '.join(words)!r} is not understood; write: tideshift node drain NAME")
+    with opened(ctx) as connected:
+        connected.dxf.drain(words[1])
+    settings.screen.message(f"node {words[1]} will drain: it begins nothing new, gives back what it runs, and ends")
     return 0
+
+
+class _Idleness:
+    """For how long there was nothing to be done, against how long that may last (None: for ever)."""
+
+    def __init__(self, seconds_max: float | None) -> None:
+        self.seconds_max = seconds_max
+        self._since: float | None = None
+
+    def lasted(self, idle: bool, now: float) -> bool:
+        """Note what was seen; return whether it has lasted long enough."""
+        self._since = (self._since if self._since is not None else now) if idle else None
+        return self._since is not None and self.seconds_max is not None and now - self._since >= self.seconds_max
+
+
+def _why_end(connected: Connected, service: Service, idleness: _Idleness) -> str | None:
+    """Return why this node ends by itself now, or None."""
+    if service.node.is_drained:
+        return DRAINED
+    if idleness.seconds_max is None:
+        return None
+    reason = _seen_idle(connected)
+    return reason if idleness.lasted(reason is not None, connected.database.clock.monotonic()) else None
 
 
 def _seen_idle(connected: Connected) -> str | None:

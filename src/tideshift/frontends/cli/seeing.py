@@ -81,9 +81,9 @@ def _purge_interrupted(screen: Screen, stopped: TideshiftError, job_id: int, *, 
 
 
 @contextmanager
-def node_of_this_process(connected: Connected, screen: Screen, *, slots: int = SLOTS) -> Iterator[Service]:
+def node_of_this_process(connected: Connected, screen: Screen, *, slots: int = SLOTS, scope: str = "") -> Iterator[Service]:
     """Run an ordinary node (and candidate for ownership) in this process; yield it."""
-    with connected.service(slots=slots) as service:
+    with connected.service(slots=slots, scope=scope) as service:
         try:
             yield service
         except Interrupted:
