@@ -25,6 +25,7 @@ __all__ = [
     "Retryable",
     "SchemaChanged",
     "StateChanged",
+    "SubtaskAbandoned",
     "SubtaskLost",
     "TaskFailed",
     "TideshiftError",
@@ -80,6 +81,13 @@ class UnknownTaskType(TideshiftError):
 
     code = "unknown_type"
     default_hint = "Start a node of the program that has this task type, then submit the task again."
+
+
+class SubtaskAbandoned(TideshiftError):
+    """Every node that ran this subtask died before it committed anything."""
+
+    code = "subtask_abandoned"
+    default_hint = "Look at what ended those nodes (memory, a crash of a library), then resume the task or submit it again in smaller pieces."
 
 
 class SubtaskLost(TideshiftError):

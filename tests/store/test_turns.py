@@ -111,3 +111,47 @@ def test_who_waited_too_long_goes_on_without():
         pass
 
     assert (first.ours, second.ours, third.ours, fourth.ours) == (True, False, False, True)
+
+
+def test_who_asked_first_is_served_first():
+    """A thread that takes one turn after the other passes nobody over: whoever waits has the very next turn."""
+    turns = Turns(SystemClock())
+    served: list[str] = []
+    waiting = threading.Event()
+
+    def heart():
+        waiting.set()
+        with turns.turn(**{**USUAL, "wait_seconds": 30.0}):
+            served.append("heart")
+
+    thread = threading.Thread(target=heart)
+    with turns.turn(**USUAL):
+        thread.start()
+        waiting.wait(30)
+        while not turns._order._waiting:  # ends: the thread is in line in a moment
+            continue
+    for _ in range(200):
+        with turns.turn(**USUAL):
+            served.append("busy")
+    thread.join(30)
+
+    assert served[0] == "heart"
+
+
+def test_who_waited_too_long_leaves_the_line():
+    """The next turn goes to one who is still there."""
+    turns = Turns(SystemClock())
+
+    with turns.turn(**USUAL):
+        late = threading.Thread(target=lambda: _short_turn(turns))
+        late.start()
+        late.join(30)
+    with turns.turn(**{**USUAL, "wait_seconds": 0.0}) as turn:
+        ours = turn.ours
+
+    assert ours
+
+
+def _short_turn(turns):
+    with turns.turn(**{**USUAL, "wait_seconds": 0.01}) as turn:
+        assert not turn.ours

@@ -121,6 +121,9 @@ class Executor:
 
     def open(self) -> None:
         """Let the type open the work; called once it is known who runs it."""
+        if self.subtask.retries >= self.database.profile.error_count_limit:
+            self._fail(errors.SubtaskAbandoned(f"{self.subtask.retries} attempts in a row came to nothing", subtask_id=self.subtask.id))
+            return
         try:
             self._work = self._type.open(self.task, self.subtask)
         except Exception as error:  # noqa: BLE001 - whatever a type raises is the subtask's failure, and stands on its row
@@ -242,7 +245,7 @@ class Executor:
         tables.checkpoint_subtask(tx, self.subtask, checkpoint=chunk.checkpoint, summary=summary)
         if points.AFTER_CHECKPOINT.on:
             points.AFTER_CHECKPOINT.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
-        return replace(self.subtask, checkpoint=chunk.checkpoint, summary=summary)
+        return replace(self.subtask, checkpoint=chunk.checkpoint, summary=summary, retries=0)
 
     def _may_work(self) -> bool:
         """Whether a chunk may be done now; otherwise wait a short while, so that a change of limits is noticed."""
@@ -334,8 +337,7 @@ class Executor:
 
     def _write_ending(self, ending: tuple[str, dict[str, Any]], *, lock_wait_seconds: float | None = None) -> None:
         """Take the last move of this attempt, or try again at a later step; a subtask that is no longer ours is left alone."""
-        event, columns = ending
-        task, claimed = self.task, list[Subtask]()
+        (event, columns), task, claimed = ending, self.task, list[Subtask]()
         try:
             with self._session.transaction(lock_wait_seconds=lock_wait_seconds) as tx:
                 move_finished(tx, self._batch.done, actor=self.node)
@@ -381,8 +383,7 @@ class Executor:
         successor._sharers, successor._refreshed_at, successor.yields = self._sharers, self._refreshed_at, self.yields
         successor._retries.not_before = self._pace.due(self.limits) or 0.0
         self._succession.adopt(self, successor)
-        self.successor = successor
-        self.ended = True
+        self.successor, self.ended = successor, True
         successor.open()
 
     def _settle_each(self) -> None:
@@ -395,5 +396,4 @@ class Executor:
                 log.info("subtask %s was taken from us: %s", one.id, error)
                 self.lost = True
             self._batch.done.remove(one)
-        if self.lost:
-            self.ended = True
+        self.ended = self.ended or self.lost

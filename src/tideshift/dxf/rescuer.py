@@ -66,7 +66,8 @@ class Rescuer:
                 return False
             with self.database.transaction() as tx:
                 tables.move_subtask(
-                    tx, subtask, "rescue", actor=tenure.owner_id, tenure=tenure, attempt=subtask.attempt + 1, exec_id=None, session=None
+                    tx, subtask, "rescue", actor=tenure.owner_id, tenure=tenure, attempt=subtask.attempt + 1, exec_id=None, session=None,
+                    retries=subtask.retries + 1,
                 )  # fmt: skip
         except (errors.StateChanged, errors.Retryable, errors.AmbiguousCommit, DatabaseFailed) as error:
             log.warning("subtask %s: rescue looked at again after %s", subtask.id, error)

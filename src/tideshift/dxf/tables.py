@@ -347,7 +347,7 @@ _CHECKPOINT = (
         subtask.c.attempt == bindparam("seen_attempt"),
         subtask.c.state == SubtaskState.RUNNING,
     )
-    .values(checkpoint=bindparam("new_checkpoint"), summary=bindparam("new_summary"))
+    .values(checkpoint=bindparam("new_checkpoint"), summary=bindparam("new_summary"), retries=0)
 )
 """Made once: this statement is part of every chunk, and runs while its locks are held."""
 

@@ -10,6 +10,7 @@ transactions exclude one another stays the database's business, and one that wai
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,12 +43,44 @@ class Turn:
         self.held_from = self._clock.monotonic()
 
 
+class _Line:
+    """A lock that is given in the order of asking: a plain one may pass a thread over again and again, a heartbeat for one."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
+        self._held = False
+
+    def acquire(self, *, timeout: float) -> bool:
+        """Wait in line, at most this long; return whether it is ours."""
+        with self._guard:
+            if not self._held:
+                self._held = True
+                return True
+            called = threading.Event()
+            self._waiting.append(called)
+        called.wait(timeout)
+        with self._guard:
+            if not called.is_set():
+                self._waiting.remove(called)
+            return called.is_set()
+
+    def release(self) -> None:
+        """Hand it to the first in line, or leave it free."""
+        with self._guard:
+            assert self._held
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._held = False
+
+
 class Turns:
     """The order of one process's write transactions on one database."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._order = threading.Lock()
+        self._order = _Line()
         self._never = threading.Event()
         self._released_at = 0.0
         self._held_seconds = 0.0
