@@ -232,7 +232,7 @@ def failover(bench: Bench) -> None:
         with nodes(bench, 2, slots=8) as processes:
             task_id = bench.submit("rest", 16, threads=8, chunks=100_000, chunk_seconds=0.1)
             until(lambda task_id=task_id: bench.count(task_id, SubtaskState.RUNNING) == 16)
-            victim = _process_of(bench, processes, owner=name == "the owner")
+            victim = _victim(bench, processes, owner=name == "the owner")
             lost = {one.id: one.attempt for one in bench.connected.dxf.subtasks(task_id) if f":{victim.pid}:" in (one.exec_id or "")}
             with nodes(bench, 1, slots=16):
                 victim.send_signal(signal.SIGKILL)
@@ -243,7 +243,7 @@ def failover(bench: Bench) -> None:
                 until(lambda task_id=task_id: bench.ended(task_id), pause=0.05)
 
 
-def _process_of(bench: Bench, processes: list[subprocess.Popen[bytes]], *, owner: bool) -> subprocess.Popen[bytes]:
+def _victim(bench: Bench, processes: list[subprocess.Popen[bytes]], *, owner: bool) -> subprocess.Popen[bytes]:
     from sqlalchemy import select
 
     from tideshift.store.tables import owner_lease

@@ -92,8 +92,8 @@ def hurry(dxf, task):
 def test_a_killed_node_is_replaced(database, database_url, rows, tmp_path):
     """Kill -9 in the middle of its work, the owner's or not: another process does it to the end, each row once."""
     dxf = Dxf(database)
-    task = submit(rows, dxf)
     with Worker(database_url, tmp_path) as dying, Worker(database_url, tmp_path):
+        task = submit(rows, dxf)
         begun = until(lambda: works(dxf, task, dying), "work at the one that dies")
         dying.child.kill()
         killed = time.monotonic()
@@ -193,11 +193,11 @@ ON_POSTGRES = pytest.mark.parametrize("database_url", ["postgres15", "postgres18
 def test_a_node_behind_a_lost_network_is_replaced(database, database_url, rows, tmp_path):
     """Nothing passes for longer than a dead node has: its work is done elsewhere, and when all of it arrives at last it changes nothing."""
     dxf = Dxf(database)
-    task = submit(rows, dxf)
     address = database_url.partition("host=")[2]
     proxy = Proxy(tmp_path, f"{address}/.s.PGSQL.5432")
     proxy.start()
     with Worker(database_url.replace(address, str(tmp_path)), tmp_path) as lost, Worker(database_url, tmp_path):
+        task = submit(rows, dxf)
         until(lambda: works(dxf, task, lost), "work behind the proxy")
 
         proxy.whole.clear()
