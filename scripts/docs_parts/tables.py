@@ -34,7 +34,7 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def parameters() -> str:
     """Write the parameters of a job."""
     rows = [
-        (f"`{p.name}`", "none" if p.default is None else p.default, p.unit, f"{p.minimum} to {p.maximum}", p.applied_by, p.effective_within, p.text)
+        (f"`{p.name}`", "none" if p.default is None else p.default, p.unit, p.values or f"{p.minimum} to {p.maximum}", p.applied_by, p.effective_within, p.text)
         for p in PARAMETERS.values()
     ]
     return _table(("parameter", "default", "unit", "range", "applied by", "in force with", "meaning"), rows)

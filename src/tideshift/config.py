@@ -12,7 +12,7 @@ from typing import Any
 
 from tideshift.errors import InvalidParameter
 
-__all__ = ["FAST", "NORMAL", "PARAMETERS", "SLOTS", "Parameter", "Profile", "parse_bytes_or_rows", "parse_duration_seconds", "parse_parameters"]
+__all__ = ["FAST", "NORMAL", "PARAMETERS", "SLOTS", "Parameter", "Profile", "parse_bytes_or_rows", "parse_duration_seconds", "parse_old_snapshots", "parse_parameters", "snapshot_wait_seconds"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,17 @@ class Parameter:
     applied_by: str
     effective_within: str
     text: str
+    values: str = ""
+    """What may be said, where that is no whole number."""
+
+    @property
+    def of_cutover(self) -> bool:
+        """Whether the owner reads it from the job at each try of the cut-over, so that no task need be told."""
+        return self.applied_by == OWNER
 
 
+OWNER = "the owner"
+WAIT, PROCEED = "wait", "proceed"
 PARAMETERS: Mapping[str, Parameter] = {
     parameter.name: parameter
     for parameter in (
@@ -71,6 +80,28 @@ PARAMETERS: Mapping[str, Parameter] = {
             applied_by="the running subtask",
             effective_within="the next chunk",
             text="How much of the time the job may hold the lock of a database with one writer: more is faster, and writers wait more often.",
+        ),
+        Parameter(
+            name="old_snapshots",
+            default="wait 30s",
+            unit="",
+            minimum=0,
+            maximum=86_400,
+            applied_by=OWNER,
+            effective_within="the next try of the cut-over",
+            text="How long the cut-over waits, without any lock, for transactions that began before it and would find a table empty which they read afterwards for the first time.",
+            values="`wait DURATION` (up to a day) or `proceed`",
+        ),
+        Parameter(
+            name="end_blockers",
+            default="off",
+            unit="",
+            minimum=0,
+            maximum=0,
+            applied_by=OWNER,
+            effective_within="the next try of the cut-over",
+            text="Whether a session that keeps the cut-over from its locks is ended, within the limits that the database's page names.",
+            values="`on` or `off`",
         ),
     )
 }
@@ -141,6 +172,32 @@ def parse_duration_seconds(text: str) -> float:
     return float(match[1]) * _SECONDS[(match[2] or "s").lower()]
 
 
+def parse_old_snapshots(text: str) -> str:
+    """Turn `wait 90s` or `proceed` into its stored form: `wait 90s`, `proceed`."""
+    words = text.split()
+    if [word.lower() for word in words] == [PROCEED]:
+        return PROCEED
+    if len(words) != 2 or words[0].lower() != WAIT:
+        raise InvalidParameter(f"old_snapshots: {_short(text)} is not understood", hint="Write wait 30s, or proceed.")
+    seconds = parse_duration_seconds(words[1])
+    if seconds > PARAMETERS["old_snapshots"].maximum:
+        raise InvalidParameter(f"old_snapshots: {_short(text)} is more than a day", hint="Write wait 30s, or proceed.")
+    return f"{WAIT} {seconds:g}s"
+
+
+def snapshot_wait_seconds(value: str) -> float:
+    """Return how long the stored form says to wait."""
+    return 0.0 if value == PROCEED else parse_duration_seconds(value.removeprefix(WAIT))
+
+
+def parse_on_or_off(name: str, value: Any) -> str:
+    """Turn `on`, `off` or a truth value into its stored form."""
+    text = ("on" if value else "off") if isinstance(value, bool) else str(value).strip().lower()
+    if text not in ("on", "off"):
+        raise InvalidParameter(f"{name}: {_short(str(value))} is neither on nor off")
+    return text
+
+
 def parse_parameters(wished: Mapping[str, Any]) -> dict[str, Any]:
     """Check names and values, and give each value its stored form; raise `InvalidParameter` saying what would be right."""
     parsed: dict[str, Any] = {}
@@ -150,6 +207,9 @@ def parse_parameters(wished: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidParameter(f"there is no parameter {name!r}", hint="There are: " + ", ".join(PARAMETERS))
         if name == "max_write_speed":
             parsed[name] = None if value is None else parse_bytes_or_rows(str(value))
+            continue
+        if parameter.of_cutover:
+            parsed[name] = parse_old_snapshots(str(value)) if name == "old_snapshots" else parse_on_or_off(name, value)
             continue
         try:
             number = int(str(value))

@@ -21,6 +21,7 @@ __all__ = [
     "MoveNotAllowed",
     "NoSystemTables",
     "NotFound",
+    "OldSnapshots",
     "PlanRefused",
     "Retryable",
     "SchemaChanged",
@@ -195,6 +196,13 @@ class LockTimeout(Retryable):
     """A lock was not given within the time limit."""
 
     code = "lock_timeout"
+
+
+class OldSnapshots(Retryable):
+    """The cut-over waits for transactions that began before it and could miss rows afterwards."""
+
+    code = "old_snapshots"
+    default_hint = "It goes on by itself, at the latest when the time is over. At once: tideshift set ID old_snapshots=proceed"
 
 
 class ConnectionLost(Retryable):

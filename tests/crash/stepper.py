@@ -19,8 +19,9 @@ from tideshift import __version__, errors
 from tideshift.clock import SteppedClock
 from tideshift.config import FAST
 from tideshift.connect import connect
-from tideshift.ddl.dialect import DiskRoom, Load, LockHolder
+from tideshift.ddl.dialect import DiskRoom, InTheWay, Load, LockHolder
 from tideshift.dxf.commands import Answer, Verdict
+from tideshift.store.database import Transaction
 
 START_MS = 1_700_000_000_000
 ROUNDS_MAX = 3_000
@@ -170,6 +171,18 @@ class Disk:
     def waits_for(self, tx, backend):
         """Ask the real one."""
         return self.real.waits_for(tx, backend)
+
+    def moment(self, tx: Transaction) -> str:
+        """Ask the real one."""
+        return self.real.moment(tx)
+
+    def older_snapshots(self, tx: Transaction, moment: str) -> list[InTheWay]:
+        """Ask the real one."""
+        return self.real.older_snapshots(tx, moment)
+
+    def end(self, tx: Transaction, session: InTheWay) -> str:
+        """Ask the real one."""
+        return self.real.end(tx, session)
 
 
 class Life:

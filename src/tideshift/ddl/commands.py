@@ -176,7 +176,7 @@ class Ddl:
         for request in events.open_requests(tx, job_id=seen.id, commands=("alter",)):
             if request.request_id != request_id and set(request.detail["wished"]) <= set(wished):
                 events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason="by set", by=request_id)
-        if seen.started_at is None:
+        if seen.started_at is None or all(PARAMETERS[name].of_cutover for name in wished):
             events.conclude(tx, request_id, events.Outcome.APPLIED)
         return Answer(id=seen.id, verdict=Verdict.APPLIED, reason="recorded", state=moved.state, request_id=request_id, rev=moved.rev)
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tideshift.ddl.change import Change, TableName
 from tideshift.ddl.grammar import Grammar
 from tideshift.ddl.in_place import ChunkResult, Comparison, InPlace
+from tideshift.ddl.load import Blocker, DiskRoom, InTheWay, Load, LockHolder
 from tideshift.ddl.reshaping import (
     SHADOW_INDEX,
     ArtifactName,
@@ -32,7 +33,7 @@ from tideshift.store.keys import Bound, KeyOrder, KeyRange
 
 __all__ = [
     "SHADOW_INDEX", "AppliedBatch", "ArtifactName", "Blocker", "BuildGroup", "Capabilities", "Catalog", "ChunkResult", "Claim", "Comparison",
-    "DiskRoom", "DoctorFinding", "Dialect", "Durability", "InPlace", "Load", "LockHolder", "Native", "NativeStep", "Remains", "Reorg", "Reshaping", "RowWork",
+    "DiskRoom", "DoctorFinding", "Dialect", "Durability", "InPlace", "InTheWay", "Load", "LockHolder", "Native", "NativeStep", "Remains", "Reorg", "Reshaping", "RowWork",
     "Shadow", "SqlStep", "StepKind", "Strategy", "Weight",
 ]  # fmt: skip
 
@@ -66,15 +67,6 @@ class AppliedBatch:
     keys: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiskRoom:
-    """The database's disk, in bytes: what is free, below what a copy waits for room, and below what a job gives its capture up."""
-
-    free_bytes: int
-    reserve_bytes: int
-    least_bytes: int
-
-
 class Weight(StrEnum):
     """How much a finding weighs: a choice of the user's that is only told, a fault, or one so grave that every run says it."""
 
@@ -95,23 +87,6 @@ class Durability:
     """What a job copies."""
     application: str
     """What the application commits itself."""
-
-
-@dataclass(frozen=True)
-class LockHolder:
-    """A process that holds the lock which every writer needs, and the name of its program (empty: not known)."""
-
-    process: int
-    program: str
-
-
-@dataclass(frozen=True)
-class Blocker:
-    """A session that a statement of ours waits for: its process, how long its transaction has been open, and what it runs or ran last."""
-
-    process: int
-    seconds: int
-    query: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,22 +273,6 @@ class Native(Protocol):
 
     def inspect(self, session: Session, reorg: Reorg) -> None:
         """See with a connection that did not change anything that the catalogue is what was planned; raise `SchemaChanged`."""
-        ...
-
-
-class Load(Protocol):
-    """How busy the database is."""
-
-    def room(self) -> DiskRoom | None:
-        """Measure the disk now; None where it cannot be known."""
-        ...
-
-    def lock_holder(self) -> LockHolder | None:
-        """Return the process that at this moment holds a lock which every writer needs; None where nobody does, or it cannot be known."""
-        ...
-
-    def waits_for(self, tx: Transaction, backend: str) -> list[Blocker]:
-        """Return whom a session of ours waits for at this moment, by its number at the server: locks, and older snapshots."""
         ...
 
 

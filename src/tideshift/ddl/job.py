@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from tideshift.config import PARAMETERS
 from tideshift.ddl.change import Change, change_from_record
 from tideshift.ddl.machine import JobState, SchemaState
 from tideshift.ddl.reshaping import SHADOW_INDEX, Reorg, Reshaping, Strategy
@@ -155,8 +156,13 @@ class Job:
         return f"ddl/{self.id}/{stage.name}" + (f"/{number}" if number else "")
 
     def wished(self) -> dict[str, Any]:
-        """Return the wished parameter values by name."""
-        return {name: entry["value"] for name, entry in self.parameters.items()}
+        """Return the wished values of what tasks take, by name."""
+        return {name: entry["value"] for name, entry in self.parameters.items() if not PARAMETERS[name].of_cutover}
+
+    def at_cutover(self, name: str) -> str:
+        """Return the value of what the owner itself takes at the cut-over."""
+        assert PARAMETERS[name].of_cutover
+        return str(self.parameters[name]["value"] if name in self.parameters else PARAMETERS[name].default)
 
 
 @dataclass(frozen=True, kw_only=True)

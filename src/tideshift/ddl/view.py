@@ -134,7 +134,7 @@ def _waits_for(tx: Transaction, dialect: Dialect, task: Task | None, running: li
 
 def _parameters(dialect: Dialect, job: Job, task: Task | None, running: list[Subtask]) -> dict[str, Any]:
     """Return wished and effective values; what a running subtask acknowledged is what is in force."""
-    effective: dict[str, Any] = {}
+    effective: dict[str, Any] = {} if job.state is not JobState.RUNNING else {name: job.at_cutover(name) for name in PARAMETERS if PARAMETERS[name].of_cutover}
     since: int | None = None
     if task is not None and running:
         effective["threads"] = task.concurrency if dialect.capabilities.concurrent_writers else 1
@@ -145,9 +145,9 @@ def _parameters(dialect: Dialect, job: Job, task: Task | None, running: list[Sub
         name: {
             "wished": _shown(job.parameters[name]["value"]),
             "effective": _shown(effective.get(name)),
-            "since": _time(since if since is not None and name != "threads" else job.parameters[name]["since"]),
+            "since": _time(since if since is not None and name != "threads" and not PARAMETERS[name].of_cutover else job.parameters[name]["since"]),
         }
-        for name in PARAMETERS
+        for name in PARAMETERS if name in job.parameters
     }
 
 

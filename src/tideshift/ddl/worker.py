@@ -20,7 +20,9 @@ from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
 from tideshift.ddl.machine import JobState, SchemaState
 from tideshift.ddl.permission import COPIED
 from tideshift.ddl.plan import propose
+from tideshift.ddl.reorg.blockers import end_blockers
 from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
+from tideshift.ddl.reorg.old_snapshots import SnapshotWatch
 from tideshift.ddl.reorg.room import see_room
 from tideshift.ddl.reshaping import ArtifactName, Strategy
 from tideshift.ddl.room import RoomKeeper
@@ -50,6 +52,7 @@ class Worker:
         self.tasks = JobTasks(database)
         self.room = RoomKeeper(database, dialect, self.tasks)
         self.inspector = Inspector(database, dialect, self.tasks)
+        self.snapshots = SnapshotWatch(database, dialect)
         self._failed_starts: dict[int, int] = {}
         self._short: Mapping[str, Callable[[Job, Stage, Tenure], bool]] = {
             "capture": self._capture,
@@ -181,7 +184,16 @@ class Worker:
         return True
 
     def _cut_over(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
-        cut_over(self.database, self.dialect, job, stage, tenure)
+        """Wait for older snapshots without a lock, then try; who is in the way is ended only where that is wished."""
+        if not self.snapshots.is_over(job, tenure):
+            drain_a_little(self.database, self.dialect, job)
+            return False
+        try:
+            cut_over(self.database, self.dialect, job, stage, tenure)
+        except errors.LockTimeout as error:
+            end_blockers(self.database, self.dialect, job, tenure, error)
+            raise
+        self.snapshots.forget(job.id)
         return True
 
     def _change(self, job: Job, stage: Stage, tenure: Tenure) -> bool:

@@ -22,6 +22,7 @@ from tideshift.dxf.node import WorkerNode
 from tideshift.dxf.owner import Owner
 from tideshift.dxf.planner import Planner
 from tideshift.dxf.scheduler import Scheduler
+from tideshift.store import bootstrap
 from tideshift.store.database import Database
 
 __all__ = ["Service"]
@@ -142,8 +143,16 @@ class Service:
             if not self.node.heartbeat(lock_wait_seconds=lock_wait_seconds, through=self._heart) and not self.node.stopping.is_set():
                 log.warning("node %s was taken for dead; registering again", self.node.name)
                 self.node.register(self._version)
+            self._see_version()
         except (errors.Retryable, errors.CannotReach, errors.AmbiguousCommit, errors.DiskFull) as error:
             log.warning("no heartbeat: %s", error)
+
+    def _see_version(self) -> None:
+        """Stop where somebody has taken the system tables to another version: what this one writes may mean something else there."""
+        found = bootstrap.state(self.database)
+        if found in (bootstrap.SystemState.OLDER, bootstrap.SystemState.NEWER):
+            log.error("this node stops: the tideshift tables are of a version %s than its own", found)
+            self.node.stopping.set()
 
     def _own(self) -> None:
         while not self.node.stopping.is_set():

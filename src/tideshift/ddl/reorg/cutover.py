@@ -42,7 +42,9 @@ def cut_over(database: Database, dialect: Dialect, job: Job, stage: Stage, tenur
     if drain_a_little(database, dialect, job) > CUTOVER_ROWS:
         return None
     with database.transaction() as tx:
+        began = database.clock.monotonic()
         dialect.shadow.hold_still(tx, job.reorg, tries=job.err_count)
+        waited_ms = round(1000 * (database.clock.monotonic() - began))
         if dialect.shadow.backlog(tx, job.reorg, limit=CUTOVER_ROWS) > CUTOVER_ROWS:
             return None  # Somebody wrote much while we waited for the lock: drained outside it again.
         settle(tx, dialect, job.reorg)
@@ -58,5 +60,5 @@ def cut_over(database: Database, dialect: Dialect, job: Job, stage: Stage, tenur
         hold_to_commit(tx, tenure)
         return tables.move_job(
             tx, job, "finish", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
-            revertible=False, err_count=0, next_try_at=None, error=None,
+            detail={"waited_ms": waited_ms, "tries": job.err_count + 1}, revertible=False, err_count=0, next_try_at=None, error=None,
         )  # fmt: skip

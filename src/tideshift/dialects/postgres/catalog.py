@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tideshift.ddl.change import TableName
-from tideshift.ddl.dialect import DoctorFinding, Durability, Weight
+from tideshift.ddl.dialect import DoctorFinding, Durability
+from tideshift.dialects.postgres import health
 from tideshift.dialects.postgres.names import OWN_PATTERN, qualified
 from tideshift.dialects.postgres.source import find_table
 from tideshift.store.database import Database, Transaction
@@ -28,12 +29,8 @@ UNION ALL SELECT 'constraint', nspname::text, relname::text, conname::text FROM 
             JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace WHERE conname ~ '{OWN_PATTERN}' AND relname !~ '{OWN_PATTERN}'
 """
 """What has a name of ours, but for what goes with a table of ours."""
-_ADVISED = {
-    "fsync": ("on", "a crash of the server's machine may destroy the database"),
-    "full_page_writes": ("on", "a crash of the server's machine may destroy pages"),
-    "synchronous_commit": ("on", "the application's last commits may be lost in a crash; ours are made durable each by itself"),
-}
-"""Settings by which the server can lose something, what is safe, and what may be lost otherwise."""
+_LOSING = ("fsync", "full_page_writes", "synchronous_commit")
+"""Settings that decide what a crash can take."""
 
 
 class PostgresCatalog:
@@ -51,7 +48,7 @@ class PostgresCatalog:
 
     def durability(self, tx: Transaction) -> Durability:
         """Say what the server's settings can lose, as they are for a session of this role."""
-        rows = dict(tx.run_verbatim("SELECT name, coalesce(reset_val, setting) FROM pg_catalog.pg_settings WHERE name = ANY ($1)", (list(_ADVISED),)).rows)
+        rows = dict(tx.run_verbatim("SELECT name, coalesce(reset_val, setting) FROM pg_catalog.pg_settings WHERE name = ANY ($1)", (list(_LOSING),)).rows)
         lost = "" if rows["fsync"] == "on" else ": with fsync off, none of it survives a crash of the machine"
         return Durability(
             setting=", ".join(f"{name} = {rows[name]}" for name in sorted(rows)),
@@ -61,11 +58,5 @@ class PostgresCatalog:
         )
 
     def findings(self, database: Database) -> list[DoctorFinding]:
-        """Say what the server's own settings can lose."""
-        with database.transaction(write=False) as tx:
-            rows = tx.run_verbatim("SELECT name, coalesce(reset_val, setting) FROM pg_catalog.pg_settings WHERE name = ANY ($1)", (list(_ADVISED),)).rows
-        return [
-            DoctorFinding(code=f"setting_{name}", message=f"{name} is {value}: {_ADVISED[name][1]}", hint=f"{name} = {_ADVISED[name][0]}", weight=Weight.NOTE)
-            for name, value in rows
-            if value == "off"
-        ]
+        """Look at settings, indexes, triggers of ours, transactions, slots and privileges."""
+        return database.run(health.findings, write=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -28,6 +28,7 @@ __all__ = ["PostgresDriver", "quote"]
 
 _NAME_BYTES_MAX = 63
 _STREAM_ROWS = 2_000
+_LOOKS = 3
 _END_WAIT_MS = 2_000
 _CANCEL_SECONDS = 2.0
 _NOW = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)"
@@ -90,6 +91,7 @@ class PostgresDriver:
         self._application_name = application_name
         self._idle_in_transaction_ms = round(idle_in_transaction_seconds * 1000)
         self._stream_numbers = itertools.count(1)
+        self._seen_direct = False
 
     # ── connections and transactions ──────────────────────────────────────────────────────────────────────────────
 
@@ -107,6 +109,7 @@ class PostgresDriver:
         """Open one bare DB-API connection the way all of ours are opened."""
         pinned = {**_PINNED, "idle_in_transaction_session_timeout": str(self._idle_in_transaction_ms)}
         # Only what differs: some of it only a superuser may set, and not every version knows all of it.
+        self._see_direct()
         values = ", ".join(f"('{name}', '{value}')" for name, value in pinned.items())
         settings = (
             f"SELECT set_config(name, value, false) FROM (VALUES {values}) AS pinned(name, value)"
@@ -116,7 +119,7 @@ class PostgresDriver:
         try:
             # In the mode of one statement per transaction, since a rollback would take the settings back. Prepared
             # statements are left out: a pooler loses them, and a swapped table makes their plans fail.
-            connection = psycopg.connect(self.url, autocommit=True, prepare_threshold=None, **self._options())
+            connection = self._bare()
             connection.execute(settings.encode())
             connection.isolation_level = IsolationLevel.READ_COMMITTED
             connection.autocommit = False
@@ -125,6 +128,29 @@ class PostgresDriver:
                 connection.close()
             raise CannotReach(f"cannot reach the database: {error}".strip()) from error
         return connection
+
+    def _see_direct(self) -> None:
+        """See once that a connection is one session of the server's own; raise `CannotReach` where something in between lends sessions by the transaction.
+
+        Two connections that are open at once then meet in one session, or one of them changes its session between two transactions.
+        """
+        if self._seen_direct:
+            return
+        try:
+            with closing(self._bare()) as one, closing(self._bare()) as other:
+                seen = [[_pid(one), _pid(other)] for _ in range(_LOOKS)]
+        except psycopg.Error as error:
+            raise CannotReach(f"cannot reach the database: {error}".strip()) from error
+        firsts, seconds = ({pids[number] for pids in seen} for number in range(2))
+        if firsts & seconds or len(firsts | seconds) != 2:
+            raise CannotReach(
+                "between this process and the server is a proxy that gives each transaction another session: settings, locks and the fences of jobs would be lost",
+                hint="Give the server's own address, or a pool that lends a session for as long as a connection lasts (PgBouncer: pool_mode = session).",
+            )
+        self._seen_direct = True
+
+    def _bare(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url, autocommit=True, prepare_threshold=None, **self._options())
 
     def _options(self) -> dict[str, Any]:
         """Return the connection options that the URL does not set itself."""
@@ -326,6 +352,12 @@ def quote(name: str) -> str:
     if size > _NAME_BYTES_MAX:
         raise ValueError(f"the name has {size} bytes, and PostgreSQL would cut it after {_NAME_BYTES_MAX}: {name!r}")
     return '"' + name.replace('"', '""') + '"'
+
+
+def _pid(connection: psycopg.Connection[Any]) -> int:
+    """Ask for the number of the session's process at the server, in a transaction of its own."""
+    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (0,)
+    return int(pid)
 
 
 def _dbapi(connection: Connection) -> psycopg.Connection[Any]:

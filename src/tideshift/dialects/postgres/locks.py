@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from tideshift.ddl.dialect import InTheWay
 from tideshift.errors import ConnectionLost, LockTimeout, Retryable
 from tideshift.store.database import Transaction
 
-__all__ = ["EVERYBODY", "READERS_GO_ON", "WRITERS_GO_ON", "Lock", "blockers", "limit_waits", "of_views", "stronger", "take", "take_each", "with_trees"]
+__all__ = ["EVERYBODY", "READERS_GO_ON", "SESSION", "WRITERS_GO_ON", "Lock", "blockers", "in_the_way", "limit_waits", "of_views", "stronger", "take", "take_each", "with_trees"]
 
 EVERYBODY = "ACCESS EXCLUSIVE"
 """Keeps everybody out."""
@@ -26,12 +28,36 @@ _FURTHER_TOGETHER_MS = 400
 _LONG_EVERY = 5
 """Each so many tries is longer than deadlock_timeout: only a waiter that long makes an ordinary autovacuum give way."""
 _SPREADING = 7919
+WRITER_SECONDS_MAX, READER_SECONDS_MAX = 60, 600
+"""A transaction that is older is never ended: what it has written, or read, would be lost. How much that is, a server does not tell."""
+_KEPT = ("pg_dump", "pg_basebackup", "pg_restore", "tideshift")
 
-_BLOCKERS = """
-SELECT b.pid, coalesce(extract(epoch FROM now() - b.xact_start), 0)::int, left(coalesce(b.query, ''), 80)
-FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity b ON b.pid = l.pid
-WHERE l.relation = $1 AND l.granted AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-  AND l.pid <> pg_backend_pid() ORDER BY b.xact_start NULLS LAST LIMIT 5
+_CONFLICTS = {
+    "ACCESS SHARE": "AccessExclusive",
+    "ROW SHARE": "Exclusive AccessExclusive",
+    "ROW EXCLUSIVE": "Share ShareRowExclusive Exclusive AccessExclusive",
+    "SHARE UPDATE EXCLUSIVE": "ShareUpdateExclusive Share ShareRowExclusive Exclusive AccessExclusive",
+    "SHARE": "RowExclusive ShareUpdateExclusive ShareRowExclusive Exclusive AccessExclusive",
+    "SHARE ROW EXCLUSIVE": "RowExclusive ShareUpdateExclusive Share ShareRowExclusive Exclusive AccessExclusive",
+    "EXCLUSIVE": "RowShare RowExclusive ShareUpdateExclusive Share ShareRowExclusive Exclusive AccessExclusive",
+    "ACCESS EXCLUSIVE": "AccessShare RowShare RowExclusive ShareUpdateExclusive Share ShareRowExclusive Exclusive AccessExclusive",
+}
+"""Beside what a lock of each mode cannot be had."""
+SESSION = """
+b.pid, extract(epoch FROM b.backend_start)::text, coalesce(extract(epoch FROM pg_catalog.clock_timestamp() - b.xact_start), 0)::int, coalesce(b.usename::text, ''),
+coalesce(b.application_name, ''), left(coalesce(b.query, ''), 80), b.backend_xid IS NOT NULL, coalesce(b.backend_type, ''), ''
+"""
+"""What is told of a session `b` of pg_stat_activity; a role that may not see it is told its number alone."""
+_BLOCKERS = f"""
+SELECT {SESSION} FROM pg_catalog.pg_stat_activity b WHERE b.pid IN (
+    SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'relation' AND l.relation = $1 AND l.granted AND l.mode = ANY ($2) AND l.pid <> pg_catalog.pg_backend_pid()
+       AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()))
+UNION ALL
+SELECT 0, NULL, extract(epoch FROM pg_catalog.clock_timestamp() - p.prepared)::int, p.owner::text, '', '', true, '', p.gid FROM pg_catalog.pg_prepared_xacts p
+ WHERE p.database = current_database() AND EXISTS (
+    SELECT 1 FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_locks own ON own.locktype = 'transactionid' AND own.pid IS NULL AND own.virtualtransaction = l.virtualtransaction
+     WHERE l.locktype = 'relation' AND l.relation = $1 AND l.mode = ANY ($2) AND l.pid IS NULL AND own.transactionid = p.transaction)
+ORDER BY 3 DESC LIMIT 10
 """
 _TREE = """
 WITH RECURSIVE tree (oid) AS (SELECT $1::oid UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree ON i.inhparent = tree.oid)
@@ -81,17 +107,18 @@ def take_each(tx: Transaction, locks: Sequence[Lock]) -> None:
     together, the partitions of a table for instance, may take `_FURTHER_TOGETHER_MS`.
     """
     first, *further = sorted(locks, key=lambda one: one.oid)
-    _lock(tx, [first])
+    began = _elapsed_ms(tx)
+    _lock(tx, [first], began)
     if further:
         tx.run_verbatim("SELECT pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('statement_timeout', $2, true)",
                         (f"{_FURTHER_MS}ms", f"{_FURTHER_TOGETHER_MS}ms"))  # fmt: skip
         # One statement for neighbours of one mode; a table and its hundred partitions are one statement.
         for _, group in itertools.groupby(further, key=lambda one: (one.mode, one.statement)):
-            _lock(tx, list(group))
+            _lock(tx, list(group), began)
         tx.run_verbatim("SELECT pg_catalog.set_config('statement_timeout', '0', true)")
 
 
-def _lock(tx: Transaction, group: list[Lock]) -> None:
+def _lock(tx: Transaction, group: list[Lock], began: int) -> None:
     tx.run_verbatim("SAVEPOINT tideshift_lock")
     try:
         tx.run_verbatim(group[0].statement or f"LOCK TABLE {', '.join(f'ONLY {one.table}' for one in group)} IN {group[0].mode} MODE")
@@ -99,12 +126,14 @@ def _lock(tx: Transaction, group: list[Lock]) -> None:
         raise
     except Retryable as error:  # the whole statement's time was up, or one lock's
         tx.run_verbatim("ROLLBACK TO SAVEPOINT tideshift_lock")
+        waited_ms = _elapsed_ms(tx) - began
         for lock in group:
-            who = blockers(tx, lock.oid)
+            who = blockers(tx, lock.oid, lock.mode)
             if who or len(group) == 1:
                 break
         name = lock.table if who or len(group) == 1 else f"one of {len(group)} tables"
-        raise LockTimeout(f"{name} is in use: {'; '.join(who) or 'by somebody who may not be seen'}", table=name) from error
+        told = "; ".join(one.text for one in who) or "by somebody who may not be seen"
+        raise LockTimeout(f"{name} is in use: {told}", table=name, waited_ms=waited_ms, sessions=[asdict(one) for one in who]) from error
     tx.run_verbatim("RELEASE SAVEPOINT tideshift_lock")
 
 
@@ -126,8 +155,31 @@ def stronger(one: str, other: str) -> str:
     return max(one, other, key=_STRENGTH.index)
 
 
-def blockers(tx: Transaction, oid: int) -> list[str]:
-    """Name the sessions that hold a lock on a table, the oldest first."""
-    return [f"process {pid} for {seconds} s: {query}" for pid, seconds, query in tx.run_verbatim(_BLOCKERS, (oid,)).rows]
+def _elapsed_ms(tx: Transaction) -> int:
+    return int(tx.run_verbatim("SELECT (extract(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.transaction_timestamp()) * 1000)::bigint").scalar())
 
 
+def blockers(tx: Transaction, oid: int, mode: str = "ACCESS EXCLUSIVE") -> list[InTheWay]:
+    """Name the sessions and prepared transactions that hold a lock on a relation which ours cannot be had beside, the oldest first."""
+    return in_the_way(tx, _BLOCKERS, (oid, [f"{one}Lock" for one in _CONFLICTS[mode].split()]), relation=oid)
+
+
+def in_the_way(tx: Transaction, query: str, binds: tuple[Any, ...], *, relation: int = 0) -> list[InTheWay]:
+    """Read sessions, each with the reason why it is never ended."""
+    found = []
+    for pid, started, seconds, user, application, text, writes, kind, prepared in tx.run_verbatim(query, binds).rows:
+        kept = _kept(seconds, application, kind, prepared, writes=writes)
+        found.append(InTheWay(process=pid, started=started or "", seconds=seconds, user=user, query=text, prepared=prepared, relation=relation, kept=kept))
+    return found
+
+
+def _kept(seconds: int, application: str, kind: str, prepared: str, *, writes: bool) -> str:
+    """Say why a session is never ended; nothing where it may be."""
+    if prepared:
+        return "it is prepared: it ends by COMMIT PREPARED or ROLLBACK PREPARED"
+    if kind != "client backend":
+        return f"it is no client's: {kind or 'it may not be seen'}"
+    if application in _KEPT:
+        return f"it is {application}"
+    longest = WRITER_SECONDS_MAX if writes else READER_SECONDS_MAX
+    return "" if seconds <= longest else f"it has {'written' if writes else 'read'} for more than {longest} s"

@@ -275,6 +275,15 @@ class _ShadowDesign:
             "SELECT pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum = $2", (table, number)
         ).scalar())  # fmt: skip
 
+    def _may_end(self) -> str:
+        """Say which privilege is missing to see and to end who is in the way."""
+        role, sees, ends = self.tx.run_verbatim(
+            "SELECT pg_catalog.quote_ident(current_user), rolsuper OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'), rolsuper OR pg_catalog.pg_has_role('pg_signal_backend', 'USAGE')"
+            " FROM pg_catalog.pg_roles WHERE rolname = current_user"
+        ).rows[0]  # fmt: skip
+        missing = [grant for given, grant in ((sees, f"to see who is in the way: GRANT pg_read_all_stats TO {role}"), (ends, f"to end them (--end-blockers): GRANT pg_signal_backend TO {role}")) if not given]
+        return "".join(f"; {one}" for one in missing)
+
     # ── what a person is shown ────────────────────────────────────────────────────────────────────────────────────
 
     def _reshaping(self, layout: Layout, new: NewShape) -> Reshaping:
@@ -288,6 +297,8 @@ class _ShadowDesign:
         others_lost = [f"{kind} {name}" for kind, names in (("index", lost), ("check", gone), ("foreign key", self.lost_keys)) for name in names if name not in known]
         events = self.tx.run_verbatim("SELECT evtname::text FROM pg_catalog.pg_event_trigger WHERE evtenabled <> 'D'").rows
         warnings = self.warnings + [f"the event trigger {name} runs with each of the job's own statements: one that refuses them fails the job" for (name,) in events]
+        if layout.unlogged:
+            warnings.append(f"{source.name} is unlogged: a crash of the server empties it, and its copy and the log of its changes with it")
         return Reshaping(
             table=TableName(source.schema, source.name), strategy=Strategy.SHADOW_TABLE,
             claims=(Claim(f"{source.schema}.{source.name}"), *(Claim(name.replace('"', ""), "shared") for name in others if name != source.quoted)),
@@ -296,7 +307,7 @@ class _ShadowDesign:
             row_seconds=estimate.write_seconds(source.bytes) * _TIMES_WRITTEN / max(source.rows, 1), disk_bytes=int(source.bytes * _TIMES_DISK),
             chunk_rows=max(_FIRST_ROWS_MIN, min(_FIRST_ROWS, _FIRST_BYTES // layout.row_bytes)),
             drops=tuple(f"{what} goes with its column" for what in dict.fromkeys([*going, *others_lost])),
-            sql_steps=_steps(layout), native_steps=(VALIDATE,), warnings=tuple(warnings), detail={"layout": layout.as_record()},
+            sql_steps=_steps(layout, self._may_end()), native_steps=(VALIDATE,), warnings=tuple(warnings), detail={"layout": layout.as_record()},
         )  # fmt: skip
 
 
@@ -321,7 +332,7 @@ def _driver(driver: object) -> PostgresDriver:
     return driver
 
 
-def _steps(layout: Layout) -> tuple[SqlStep, ...]:
+def _steps(layout: Layout, may_end: str) -> tuple[SqlStep, ...]:
     names = Names(layout, 0)
     unlogged = "UNLOGGED " if layout.unlogged else ""
     copy = f"INSERT INTO {names.shadow} {layout.insert}\nSELECT {layout.values}\nFROM {layout.source}\nWHERE key in a range"
@@ -337,7 +348,7 @@ def _steps(layout: Layout) -> tuple[SqlStep, ...]:
         SqlStep("indexes", builds, "none on the table itself", "as long as each takes to build"),
         SqlStep("catch up", "apply the log: the current row of each changed key", "none that keeps anybody out", f"batches of about {_CHUNK_TEXT}"),
         SqlStep("verify", "compare every row with its copy, in chunks", "none that keeps anybody out", f"chunks of about {_CHUNK_TEXT}"),
-        SqlStep("cut over", swap, "ACCESS EXCLUSIVE on it, on tables joined to it by foreign keys and on views over it, tried for moments", estimate.hold_text(_SWAP_SECONDS)),
+        SqlStep("cut over", swap, f"ACCESS EXCLUSIVE on it, on tables joined to it by foreign keys and on views over it, tried for moments{may_end}", estimate.hold_text(_SWAP_SECONDS)),
         SqlStep("validate", "VALIDATE CONSTRAINT for each foreign key", "SHARE UPDATE EXCLUSIVE: readers and writers go on", "as long as a scan takes"),
     )  # fmt: skip
 

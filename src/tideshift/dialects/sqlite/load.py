@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tideshift.ddl.dialect import Blocker, DiskRoom, LockHolder
+from tideshift.ddl.dialect import Blocker, DiskRoom, InTheWay, LockHolder
 from tideshift.dialects import points
 from tideshift.dialects.sqlite.driver import SqliteDriver
 from tideshift.dialects.sqlite.lock_holder import lock_holder
@@ -41,3 +41,15 @@ class SqliteLoad:
     def waits_for(self, tx: Transaction, backend: str) -> list[Blocker]:
         """Return nobody: only a writer waits here, and `lock_holder` is whom it waits for."""
         return []
+
+    def moment(self, tx: Transaction) -> str:
+        """Return nothing: readers keep the tables of their snapshot, whatever takes their place."""
+        return ""
+
+    def older_snapshots(self, tx: Transaction, moment: str) -> list[InTheWay]:
+        """Return nobody, for the same reason."""
+        return []
+
+    def end(self, tx: Transaction, session: InTheWay) -> str:
+        """Refuse: a process is never ended by us."""
+        return "refused: a process is never ended"

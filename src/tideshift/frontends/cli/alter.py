@@ -11,6 +11,7 @@ from tideshift.frontends.cli.interruption import Interruption
 from tideshift.frontends.cli.opening import SystemTables, create_tables, opened
 from tideshift.frontends.cli.options import (
     DURATION,
+    OLD_SNAPSHOTS,
     SPEED,
     Settings,
     database_options,
@@ -47,6 +48,14 @@ def _whole(name: str) -> click.IntRange:
     "--lock-share", type=_whole("lock_share"), metavar="PERCENT",
     help="How much of the time the job may hold the lock of a database with one writer"
     f" (default {PARAMETERS['lock_share'].default}). More is faster, and writers wait more often: at 100 it copies without a pause, and each writer queues behind a chunk.",
+)  # fmt: skip
+@click.option(
+    "--old-snapshots", type=OLD_SNAPSHOTS, metavar="'wait 30s'|proceed",
+    help=f"How long the cut-over waits for transactions that began before it, without any lock (default {PARAMETERS['old_snapshots'].default}); then it goes on and records them.",
+)  # fmt: skip
+@click.option(
+    "--end-blockers", is_flag=True, default=None,
+    help="End sessions that keep the cut-over from its locks, but none whose transaction is long or large (default off).",
 )  # fmt: skip
 @click.option("--keep-old", type=DURATION, metavar="DURATION", help="Keep the replaced table this long (default: 0s on SQLite, 24h elsewhere).")
 @timeout_option("Stop following after this time, with exit code 6; the job is kept.")

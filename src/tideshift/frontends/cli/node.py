@@ -8,7 +8,7 @@ import click
 
 from tideshift.clock import rfc3339
 from tideshift.config import SLOTS
-from tideshift.errors import Interrupted, Retryable
+from tideshift.errors import CannotReach, Interrupted, Retryable
 from tideshift.frontends.cli.interruption import Interruption
 from tideshift.frontends.cli.opening import SystemTables, opened
 from tideshift.frontends.cli.options import DURATION, Settings, database_options, json_option
@@ -63,6 +63,7 @@ def node_command(ctx: click.Context, /, words: tuple[str, ...], *, slots: int, s
                         settings.screen.message("draining: what runs is given back between two chunks; a second SIGTERM stops")
                         service.drain()
                     interruption.wait(connected.database.clock, LOOK_SECONDS)
+                    _see_version(connected)
         except Interrupted:
             settings.screen.message(f"node {service.node.name} has stopped; {_kept(connected)}")
             return Interrupted.exit_code
@@ -107,6 +108,14 @@ def _why_end(connected: Connected, service: Service, idleness: _Idleness) -> str
         return None
     reason = _seen_idle(connected)
     return reason if idleness.lasted(reason is not None, connected.database.clock.monotonic()) else None
+
+
+def _see_version(connected: Connected) -> None:
+    """End where somebody has taken the system tables to another version; a database that does not answer is asked again."""
+    try:
+        connected.require()
+    except (CannotReach, Retryable):
+        return
 
 
 def _seen_idle(connected: Connected) -> str | None:

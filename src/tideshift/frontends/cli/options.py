@@ -13,7 +13,7 @@ from tideshift.errors import InvalidParameter
 from tideshift.frontends.cli.output import Screen
 
 __all__ = [
-    "DURATION", "SPEED", "Settings", "database_options", "job_ids", "json_option", "statement_options", "statement_text",
+    "DURATION", "OLD_SNAPSHOTS", "SPEED", "Settings", "database_options", "job_ids", "json_option", "statement_options", "statement_text",
     "strategy_options", "timeout_option", "way_of",
 ]  # fmt: skip
 
@@ -70,7 +70,23 @@ class Speed(click.ParamType):  # type: ignore[type-arg] # generic only in newer 
         return str(value)
 
 
+class OldSnapshots(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions
+    """`wait DURATION` or `proceed`; it stays as written, once it is seen to be right."""
+
+    name = "wait"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text."""
+        from tideshift.config import parse_old_snapshots
+
+        try:
+            return parse_old_snapshots(str(value))
+        except InvalidParameter as error:
+            self.fail(f"{error.message}. {error.hint}".rstrip(), param, ctx)
+
+
 DURATION = Duration()
+OLD_SNAPSHOTS = OldSnapshots()
 SPEED = Speed()
 
 

@@ -81,6 +81,10 @@ def upgrade_command(ctx: click.Context) -> int:
     with opened(ctx, SystemTables.ANY) as connected:
         if bootstrap.state(connected.database) is not bootstrap.SystemState.OLDER:
             connected.require()
+        else:
+            alive = [one.node.host for one in connected.database.run(seen_nodes, write=False) if one.is_alive]
+            if alive:
+                raise CommandRefused(f"node {', '.join(alive)} is alive, and is of the older version", hint="Stop it first: Ctrl-C, or SIGTERM.", nodes=alive)
         gone_through = bootstrap.upgrade(connected.database)
     if gone_through:
         settings.screen.message(f"upgraded the system tables to version {gone_through[-1]}")
