@@ -42,6 +42,15 @@ def test_measuring_needs_no_lock(room, changeable):
         assert room().free_bytes >= 0
 
 
+def test_whoever_begins_after_a_moment_is_not_older_than_it(dialect, changeable):
+    """A look by itself is never what is waited for."""
+    with changeable.transaction(write=False) as tx:
+        moment = dialect.load.moment(tx)
+
+    with changeable.transaction(write=False) as tx:
+        assert dialect.load.older_snapshots(tx, moment) == []
+
+
 def test_the_holder_of_the_lock_is_named_while_it_holds_it(dialect, changeable):
     """Where every writer needs one lock, its holder is a process with a name; where writers work side by side, nobody is."""
     assert dialect.load.lock_holder() is None

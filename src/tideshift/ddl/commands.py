@@ -13,6 +13,7 @@ from typing import Any
 from tideshift import errors
 from tideshift.config import PARAMETERS, parse_parameters
 from tideshift.ddl import points, tables, view
+from tideshift.ddl.actions.shadow import CUT_OVER
 from tideshift.ddl.change import Change
 from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.job import Job
@@ -176,7 +177,9 @@ class Ddl:
         for request in events.open_requests(tx, job_id=seen.id, commands=("alter",)):
             if request.request_id != request_id and set(request.detail["wished"]) <= set(wished):
                 events.conclude(tx, request.request_id, events.Outcome.SUPERSEDED, reason="by set", by=request_id)
-        if seen.started_at is None or all(PARAMETERS[name].of_cutover for name in wished):
+        # What the owner reads at each try of the cut-over is in force at once, as long as that is still to come.
+        at_once = all(PARAMETERS[name].of_cutover for name in wished) and any(stage.name == CUT_OVER.name for stage in seen.current_plan.stages[seen.stage :])
+        if seen.started_at is None or at_once:
             events.conclude(tx, request_id, events.Outcome.APPLIED)
         return Answer(id=seen.id, verdict=Verdict.APPLIED, reason="recorded", state=moved.state, request_id=request_id, rev=moved.rev)
 

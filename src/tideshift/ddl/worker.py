@@ -189,11 +189,12 @@ class Worker:
             drain_a_little(self.database, self.dialect, job)
             return False
         try:
-            cut_over(self.database, self.dialect, job, stage, tenure)
+            swapped = cut_over(self.database, self.dialect, job, stage, tenure)
         except errors.LockTimeout as error:
             end_blockers(self.database, self.dialect, job, tenure, error)
             raise
-        self.snapshots.forget(job.id)
+        if swapped is not None:
+            self.snapshots.forget(job.id)
         return True
 
     def _change(self, job: Job, stage: Stage, tenure: Tenure) -> bool:

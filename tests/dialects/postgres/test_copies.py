@@ -21,7 +21,7 @@ from tideshift.store import bootstrap
 
 SCHEMA = """
 CREATE TABLE t (id int PRIMARY KEY, u int, c text);
-INSERT INTO t SELECT i, i, 'c' || i FROM generate_series(1, 200) i;
+INSERT INTO t SELECT i, i, 'c' || i FROM generate_series(1, 60) i;
 ANALYZE;
 """
 CHANGE = "ALTER TABLE t ALTER u TYPE bigint"
@@ -40,7 +40,7 @@ def half_way(url: str) -> int:
     """Bring a job to the middle of its copy, and leave it."""
     with on_engine(url) as engine:
         job_id = int(engine.ddl.submit(CHANGE, strategy="shadow_table", keep_old_seconds=0, parameters={"batch_size": 10}).id)
-        engine.until(job_id, lambda job: job.stage >= 1 and 0 < engine.copied(job_id) < 150)
+        engine.until(job_id, lambda job: job.stage >= 1 and 0 < engine.copied(job_id) < 50)
     return job_id
 
 
@@ -61,7 +61,7 @@ def held_then_adopted(url: str, job_id: int) -> JobState:
         engine.ddl.resume(job_id)
         job = engine.finish(job_id)
         engine.until(job_id, lambda _: engine.left_behind() == set())
-    assert rows(url, "SELECT count(*), count(*) FILTER (WHERE c = 'on the copy') FROM t") == [(201, 3)]
+    assert rows(url, "SELECT count(*), count(*) FILTER (WHERE c = 'on the copy') FROM t") == [(61, 3)]
     return job.state
 
 

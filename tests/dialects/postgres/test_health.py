@@ -75,6 +75,16 @@ def test_a_slot_that_nobody_reads_is_found(postgres_url: str) -> None:
             connection.execute("SELECT pg_drop_replication_slot('forgotten')")
 
 
+def test_the_plan_says_that_a_crash_empties_an_unlogged_table(postgres_url: str) -> None:
+    """And its copy with it."""
+    with application(postgres_url) as connection:
+        connection.execute("CREATE UNLOGGED TABLE t (id int PRIMARY KEY)")
+    with on_engine(postgres_url) as engine:
+        warnings = engine.ddl.plan("ALTER TABLE t ALTER id TYPE bigint", strategy="shadow_table").warnings
+
+    assert any("t is unlogged: a crash of the server empties it" in one for one in warnings)
+
+
 def test_what_a_plain_role_does_not_see_is_said(postgres_server: Any, postgres_url: str) -> None:
     """As the grants that show it, here and in the plan of a change."""
     postgres_server.execute("CREATE ROLE plain_seer LOGIN")

@@ -212,13 +212,19 @@ def _in_order(views: list[View]) -> list[View]:
 
 
 _EDGES = """
-WITH RECURSIVE edge AS (
-    SELECT r.ev_class AS reader, d.refobjid AS read, bool_or(d.refobjsubid = ANY ($2)) AS uses
-      FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND r.rulename = '_RETURN'
-     WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid <> r.ev_class GROUP BY 1, 2
-), direct AS (SELECT reader, uses FROM edge WHERE read = $1 AND (uses OR $3)),
-tree (oid) AS (SELECT reader FROM direct UNION SELECT e.reader FROM edge e JOIN tree ON e.read = tree.oid)
+WITH RECURSIVE tree (oid) AS (
+    SELECT r.ev_class FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND r.rulename = '_RETURN'
+     WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1 AND r.ev_class <> $1
+       AND (d.refobjsubid = ANY ($2) OR $3)
+    UNION SELECT r.ev_class FROM tree JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = tree.oid
+            AND d.classid = 'pg_catalog.pg_rewrite'::regclass JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND r.rulename = '_RETURN' AND r.ev_class <> tree.oid
+), edge AS (
+    SELECT r.ev_class AS reader, d.refobjid AS read, bool_or(d.refobjsubid = ANY ($2)) AS uses FROM tree JOIN pg_catalog.pg_rewrite r ON r.ev_class = tree.oid
+      JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_catalog.pg_class'::regclass
+     WHERE r.rulename = '_RETURN' AND d.refobjid <> r.ev_class GROUP BY 1, 2
+), direct AS (SELECT reader, uses FROM edge WHERE read = $1 AND (uses OR $3))
 """
+"""By the indexes of the catalogue, since it is asked under the lock of a swap, and a database may have thousands of views."""
 _VIEWS = f"""
 {_EDGES}
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.pg_get_userbyid(c.relowner)::text, c.relpersistence = 't',
@@ -229,7 +235,7 @@ SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, pg_cata
                    WHERE r.ev_class = c.oid AND k.conrelid = $1),
        (SELECT coalesce(array_agg(read::bigint), '{{}}') FROM edge WHERE reader = c.oid AND (read = $1 OR read IN (SELECT oid FROM tree))),
        pg_catalog.pg_get_viewdef(c.oid), CASE WHEN c.reloptions IS NULL THEN '' ELSE ' WITH (' || array_to_string(c.reloptions, ', ') || ')' END
-FROM (SELECT DISTINCT oid FROM tree) one JOIN pg_catalog.pg_class c ON c.oid = one.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid
+FROM tree one JOIN pg_catalog.pg_class c ON c.oid = one.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid
 """
 _RULES = """
 SELECT r.oid::bigint, r.rulename::text, c.oid::bigint, pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), pg_catalog.pg_get_userbyid(c.relowner)::text,
