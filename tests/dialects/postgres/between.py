@@ -120,10 +120,10 @@ class Wire:
     def _answer(self, client: socket.socket, server: socket.socket, swallow: threading.Event) -> None:
         """Hand on what the server says, until an answer is to be lost."""
         with suppress(OSError):
-            while data := server.recv(65_536):
+            while answer := server.recv(65_536):
                 if swallow.is_set():
                     break  # the server has answered: what it was asked for is done
-                client.sendall(data)
+                client.sendall(answer)
         _hang_up(client, server)
 
     def _breaks(self) -> bool:
@@ -135,13 +135,13 @@ class Wire:
 
 
 def _exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
+    received = b""
+    while len(received) < count:
+        more = sock.recv(count - len(received))
         if not more:
             raise EOFError
-        data += more
-    return data
+        received += more
+    return received
 
 
 def _hang_up(*sockets: socket.socket | None) -> None:
