@@ -273,3 +273,17 @@ def test_small_partitioned_tables_are_changed_at_once(made: str) -> None:
         for name in ("index", "unique", "foreign key", "attach with a default", "check"):
             job = engine.run(CASES[name].statement)
             assert (job.state, str(job.strategy)) == (JobState.SYNCED, "direct"), name
+
+
+def test_whose_partitions_belong_to_others_is_told_the_grant(made: str, postgres_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server asks for the owner of each partition; so it is asked before anything is made."""
+    name = f"part_owner_{postgres_server.major}"
+    with application(made) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN; ALTER TABLE {P} OWNER TO {name}; GRANT ALL ON SCHEMA {S}, other TO {name}; GRANT ALL ON DATABASE {connection.info.dbname} TO {name}".encode())
+    try:
+        with on_engine(made.replace("//tideshift@", f"//{name}@")) as engine, as_if_large(monkeypatch), pytest.raises(PlanRefused) as caught:
+            engine.ddl.plan(f"CREATE INDEX i ON {P} (p)")
+        assert [one for one in caught.value.fields["reasons"] if 'other."P 2"' in one] == [f'only the owner of its partition other."P 2" may change it: GRANT "tideshift" TO "{name}"']
+    finally:
+        with application(made) as connection:
+            connection.execute(f"DROP SCHEMA tideshift CASCADE; REASSIGN OWNED BY {name} TO tideshift; DROP OWNED BY {name} CASCADE; DROP ROLE {name}".encode())

@@ -40,7 +40,7 @@ from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.in_place_design import design_in_place
 from tideshift.dialects.postgres.locks import EVERYBODY, Lock
 from tideshift.dialects.postgres.names import own_name, qualified
-from tideshift.dialects.postgres.partitions import leaves
+from tideshift.dialects.postgres.partitions import leaves, owned_by_others
 from tideshift.dialects.postgres.recipe import Recipe
 from tideshift.dialects.postgres.rehearsal import PROBE, Probe, Refused, probe
 from tideshift.dialects.postgres.reindexing import reindex
@@ -304,6 +304,8 @@ class Designer:
         ).rows[0]  # fmt: skip
         if not source.owned:
             self.reasons.append(f"only the owner of {source.name} may change it: GRANT {quote(source.owner)} TO {quote(str(role))}")
+        for name, owner in owned_by_others(self.tx, source.oid) if source.kind == "p" else ():
+            self.reasons.append(f"only the owner of its partition {name} may change it: GRANT {quote(owner)} TO {quote(str(role))}")
         if not creates:
             self.reasons.append(f"a privilege is missing: GRANT CREATE ON SCHEMA {quote(source.schema)} TO {quote(str(role))}")
         if not temporary:

@@ -9,7 +9,7 @@ from tideshift.dialects.postgres.names import qualified
 from tideshift.errors import SchemaChanged
 from tideshift.store.database import Transaction
 
-__all__ = ["Partition", "leaves", "members", "see_partitions"]
+__all__ = ["Partition", "leaves", "members", "owned_by_others", "see_partitions"]
 
 _VALID = "SELECT indisvalid FROM pg_catalog.pg_index WHERE indexrelid = pg_catalog.to_regclass($1)"
 
@@ -36,6 +36,11 @@ def members(tx: Transaction, oid: int) -> list[Partition]:
     return [Partition(*row) for row in tx.run_verbatim(_MEMBERS, (oid,)).rows]
 
 
+def owned_by_others(tx: Transaction, oid: int) -> list[tuple[str, str]]:
+    """Return the partitions whose owner this role is not, with their owners: it may not change those."""
+    return [(name, owner) for name, owner in tx.run_verbatim(_OTHERS, ([one.oid for one in members(tx, oid)],)).rows]
+
+
 def see_partitions(tx: Transaction, table: int, detail: dict[str, Any]) -> None:
     """See that what a step is about is still there as it was planned for; raise `SchemaChanged` where a partition came or went."""
     now = None
@@ -58,6 +63,10 @@ def leaves(tx: Transaction, oid: int) -> list[Partition]:
     return [one for one in members(tx, oid) if one.kind != "p"]
 
 
+_OTHERS = """
+SELECT c.oid::regclass::text, pg_catalog.pg_get_userbyid(c.relowner)::text FROM pg_catalog.pg_class c
+WHERE c.oid = ANY ($1::bigint[]::oid[]) AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE') ORDER BY 1
+"""
 _MEMBERS = """
 WITH RECURSIVE tree (oid, parent, depth) AS (
     SELECT inhrelid, inhparent, 1 FROM pg_catalog.pg_inherits WHERE inhparent = $1
