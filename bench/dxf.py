@@ -130,6 +130,10 @@ class Bench:
         print(f"{part:<12} {name:<58} {value:>10.1f} {unit}{verdict}", flush=True)
         self.figures.append({"part": part, "name": name, "value": round(value, 3), "unit": unit, "limit": limit, "met": met})
 
+    def table(self, name: str) -> str:
+        """Return a table's name as statements must write it."""
+        return f"public.{name}" if self.connected.database.driver.name == "postgres" else name
+
     def state(self, task_id: int) -> TaskState:
         """Read a task's state."""
         return self.connected.dxf.show(task_id).state
@@ -175,17 +179,17 @@ def nodes(bench: Bench, number: int, *, slots: int = SLOTS) -> Iterator[list[sub
 
 def bare_loop(bench: Bench, rows: int, batch: int) -> float:
     """Return how many rows a second a loop claims and finishes that does nothing else."""
-    database = bench.connected.database
+    database, queue = bench.connected.database, bench.table("bare_queue")
     with database.transaction() as tx:
-        tx.run_verbatim("DROP TABLE IF EXISTS bare_queue")
-        tx.run_verbatim("CREATE TABLE bare_queue (id integer PRIMARY KEY, state text NOT NULL, attempt integer NOT NULL)")
-        tx.run_verbatim(f"INSERT INTO bare_queue WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < {rows}) SELECT i, 'pending', 0 FROM c")
+        tx.run_verbatim(f"DROP TABLE IF EXISTS {queue}")
+        tx.run_verbatim(f"CREATE TABLE {queue} (id integer PRIMARY KEY, state text NOT NULL, attempt integer NOT NULL)")
+        tx.run_verbatim(f"INSERT INTO {queue} WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < {rows}) SELECT i, 'pending', 0 FROM c")
     begun = time.monotonic()
     with database.session() as session:
         for low in range(0, rows + batch, batch):
             with session.transaction() as tx:
-                tx.run_verbatim(f"UPDATE bare_queue SET state = 'done' WHERE id > {low - batch} AND id <= {low} AND state = 'running' AND attempt = 1")
-                tx.run_verbatim(f"UPDATE bare_queue SET state = 'running', attempt = 1 WHERE id > {low} AND id <= {low + batch} AND state = 'pending'")
+                tx.run_verbatim(f"UPDATE {queue} SET state = 'done' WHERE id > {low - batch} AND id <= {low} AND state = 'running' AND attempt = 1")
+                tx.run_verbatim(f"UPDATE {queue} SET state = 'running', attempt = 1 WHERE id > {low} AND id <= {low + batch} AND state = 'pending'")
     return rows / (time.monotonic() - begun)
 
 
@@ -307,19 +311,20 @@ def _done(bench: Bench, task_id: int) -> int:
 def correctness(bench: Bench) -> None:
     """B7: counters that are counted up while nodes are killed: none lost, none twice, none stuck."""
     subtasks, kills = (300, 2) if bench.quick else (5_000, 20)
+    counter = bench.table("bench_counter")
     with bench.connected.database.transaction() as tx:
-        tx.run_verbatim("CREATE TABLE bench_counter (id integer PRIMARY KEY, n integer NOT NULL)")
-        tx.run_verbatim(f"INSERT INTO bench_counter WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < {subtasks - 1}) SELECT i, 0 FROM c")
+        tx.run_verbatim(f"CREATE TABLE {counter} (id integer PRIMARY KEY, n integer NOT NULL)")
+        tx.run_verbatim(f"INSERT INTO {counter} WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < {subtasks - 1}) SELECT i, 0 FROM c")
     with ExitStack() as stack:
         alive = [stack.enter_context(nodes(bench, 1))[0] for _ in range(2)]
-        task_id = bench.submit("count", subtasks, table="bench_counter")
+        task_id = bench.submit("count", subtasks, table=counter)
         for number in range(kills):
             NEVER.wait(1.0 if bench.quick else 3.0)
             alive[number % 2].send_signal(signal.SIGKILL)
             alive[number % 2] = stack.enter_context(nodes(bench, 1))[0]
         until(lambda: bench.ended(task_id), pause=0.1)
     with bench.connected.database.transaction(write=False) as tx:
-        ((lost, twice),) = tx.run_verbatim("SELECT coalesce(sum(CASE WHEN n = 0 THEN 1 ELSE 0 END), 0), coalesce(sum(CASE WHEN n > 1 THEN 1 ELSE 0 END), 0) FROM bench_counter").rows
+        ((lost, twice),) = tx.run_verbatim(f"SELECT coalesce(sum(CASE WHEN n = 0 THEN 1 ELSE 0 END), 0), coalesce(sum(CASE WHEN n > 1 THEN 1 ELSE 0 END), 0) FROM {counter}").rows
     bench.note("correctness", f"{subtasks} counters, {kills} kills: lost", float(lost), "", 0.0)
     bench.note("correctness", "counted twice", float(twice), "", 0.0)
     bench.note("correctness", "stuck", float(bench.state(task_id) is not TaskState.SUCCEED), "", 0.0)

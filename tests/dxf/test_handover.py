@@ -3,6 +3,7 @@
 import pytest
 
 from tideshift.dxf import points, tables
+from tideshift.dxf.handover.batch import Batch
 from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.node import CLAIMS_PER_SLOT
 from tideshift.errors import Retryable
@@ -76,6 +77,18 @@ def test_quick_subtasks_are_claimed_several_at_a_time(cluster, alone, rows, data
 def subtasks(database, task):
     with database.transaction(write=False) as tx:
         return tables.subtasks_of(tx, task.id)
+
+
+def test_slow_commits_do_not_keep_the_claims_small():
+    """What counts is how long the subtasks take, not how long the disk does; slow subtasks are claimed one by one."""
+    quick, slow = Batch(begun_at=10.0), Batch(begun_at=10.0)
+
+    for batch, seconds in ((quick, 0.001), (slow, 0.2)):
+        batch.done.append("a subtask")
+        assert not batch.keeps(10.0 + seconds)
+        batch.wrote(size_max=16)  # half a second later, by the clock on the wall
+
+    assert (quick.size, slow.size) == (2, 1)
 
 
 def with_batch(member, database, task):

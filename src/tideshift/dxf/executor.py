@@ -361,7 +361,7 @@ class Executor:
 
     def _settled(self, task: Task, claimed: list[Subtask], *, goes_on: bool) -> None:
         now = self.database.clock.monotonic()
-        self._batch.wrote(now, size_max=1 if self._succession is None or self._shares_speed else self._succession.claims_max)
+        self._batch.wrote(size_max=1 if self._succession is None or self._shares_speed else self._succession.claims_max)
         if claimed:
             self._batch.claimed(now, claimed)
             self._refreshed_at = now

@@ -57,19 +57,28 @@ class Planner:
         self._lock = threading.Lock()
 
     def plan(self, task: Task, *, at_once: bool = False) -> Plan | None:
-        """Return the plan for this look at a task; None while it is being made. Raise what planning raised."""
-        if self.spawn is None or at_once:
+        """Return the plan for this look at a task, made in this thread if it shall be there at once; None while it is being made.
+
+        Raise what planning raised.
+        """
+        if self.spawn is None:
             with self.database.session() as session:
                 return self._make(session, task)
         with self._lock:
             planning = self._under_way.get(task.id)
-            if planning is None or planning.rev != task.rev:
+            is_new = planning is None or planning.rev != task.rev
+            if planning is None or is_new:
                 self._drop(task.id)
                 planning = self._under_way[task.id] = _Planning(task.rev)
-                self.spawn(f"plan-{task.id}", lambda: self._run(task, planning))
-            if not planning.over.is_set():
-                return None
-            del self._under_way[task.id]
+        if is_new and at_once:
+            self._run(task, planning)
+        elif is_new:
+            self.spawn(f"plan-{task.id}", lambda: self._run_beside(task, planning))
+        if not planning.over.is_set():
+            return None
+        with self._lock:
+            if self._under_way.get(task.id) is planning:
+                del self._under_way[task.id]
         if planning.error is not None:
             raise planning.error
         return planning.plan
@@ -89,6 +98,10 @@ class Planner:
         if planning.session is not None and not planning.over.is_set():
             self.database.driver.interrupt(planning.session.connection)
 
+    def _run_beside(self, task: Task, planning: _Planning) -> None:
+        self._run(task, planning)
+        self.wake()
+
     def _run(self, task: Task, planning: _Planning) -> None:
         try:
             with self.database.session() as session:
@@ -101,7 +114,6 @@ class Planner:
         except Exception as error:  # noqa: BLE001 - it is raised where the plan is asked for
             planning.error = error
         planning.over.set()
-        self.wake()
 
     def _make(self, session: Session, task: Task) -> Plan:
         """Find the next step that has subtasks; an empty plan is a step that is skipped, but for the last one of a task that has not begun."""

@@ -24,6 +24,8 @@ class Batch:
     size: int = 1
     """How many to claim next time."""
     begun_at: float = 0.0
+    asked_at: float = 0.0
+    """When the last one was done: what the commit then takes says nothing about the subtasks."""
     done: list[Subtask] = field(default_factory=list)
     waiting: list[Subtask] = field(default_factory=list)
     claiming: list[int] = field(default_factory=list)
@@ -36,11 +38,12 @@ class Batch:
 
     def keeps(self, now: float) -> bool:
         """Whether what is done may still wait for the next one, instead of being written at once."""
+        self.asked_at = now
         return bool(self.waiting) and now - self.begun_at < BATCH_SECONDS
 
-    def wrote(self, now: float, *, size_max: int) -> None:
+    def wrote(self, *, size_max: int) -> None:
         """Note that what was done is written, and learn from the time it took how many to claim next."""
-        each = (now - self.begun_at) / max(1, len(self.done))
+        each = (self.asked_at - self.begun_at) / max(1, len(self.done))
         fitting = self.size * GROWTH if each <= 0 else int(BATCH_SECONDS / each)
         self.size = max(1, min(fitting, self.size * GROWTH, size_max))
         self.done.clear()
