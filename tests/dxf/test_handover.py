@@ -8,6 +8,7 @@ from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.node import CLAIMS_PER_SLOT
 from tideshift.errors import Retryable
 from tideshift.store import points as store_points
+from tideshift.store.database import ConstraintViolated
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 """For what no database decides."""
@@ -199,6 +200,23 @@ def test_an_error_in_a_hand_over_is_tried_again(cluster, alone, rows, database, 
 
     assert hit.hits >= 3
     assert rows.exactly_once()
+
+
+def test_two_threads_that_begin_the_same_counters_lose_nothing(cluster, alone, rows, database, failpoints):
+    """The second one is refused by the key of the row, writes its end again, and no attempt is lost by that."""
+    task = begin(alone, rows, parts=6, batch_size=50)
+    hit = failpoints.enable(points.BEFORE_SUBTASK_MOVE, "1*call", call=_taken, where={"event": "succeed"})
+
+    cluster.run_until(lambda: cluster.ended(task.id))
+
+    assert hit.hits >= 1
+    assert cluster.dxf.show(task.id).state is TaskState.SUCCEED
+    assert {one.attempt for one in subtasks(database, task)} == {1}
+    assert rows.exactly_once()
+
+
+def _taken(**_):
+    raise ConstraintViolated("the key is taken")
 
 
 def _deadlock(**_):

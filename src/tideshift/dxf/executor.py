@@ -37,7 +37,7 @@ from tideshift.dxf.retries import DISK_FULL_FAILURES_SAID, PASSING, ErrorClass, 
 from tideshift.dxf.task import Subtask, Task
 from tideshift.dxf.tasktype import Chunk, Registry, Work
 from tideshift.dxf.throttle import DISK_FULL, Pause
-from tideshift.store.database import Database, Session, Transaction
+from tideshift.store.database import ConstraintViolated, Database, Session, Transaction
 from tideshift.store.driver import SessionIdentity
 
 __all__ = ["Executor"]
@@ -351,9 +351,10 @@ class Executor:
         except errors.SubtaskLost as error:
             log.info("subtask %s: %s", self.subtask.id, error)
             self.lost = self.ended = True
-        except (errors.StateChanged, errors.AmbiguousCommit, *PASSING) as error:
+        except (errors.StateChanged, errors.AmbiguousCommit, ConstraintViolated, *PASSING) as error:
             log.info("subtask %s: %s again after %s", self.subtask.id, event, error)
-            self._retries.back_off()
+            if not isinstance(error, ConstraintViolated):  # two threads began the same row of counters: the second one finds it there
+                self._retries.back_off()
             if isinstance(error, errors.StateChanged):
                 self._settle_each()
         else:
