@@ -69,7 +69,7 @@ DEEDS = {
     "an index": "CREATE INDEX another ON t (c)",
     "a check": "ALTER TABLE t ADD CHECK (c <> '')",
     "a default": "ALTER TABLE t ALTER c SET DEFAULT 'x'",
-    "a view": "CREATE VIEW reads AS SELECT c FROM t",
+    "a materialized view": "CREATE MATERIALIZED VIEW reads AS SELECT c FROM t",
     "a publication": "CREATE PUBLICATION p FOR TABLE t",
 }
 
@@ -140,6 +140,23 @@ def test_a_blocked_swap_gives_up_and_succeeds_later(made: str) -> None:
     assert rows(made, "SELECT c FROM t WHERE id = 7") == [(77,)]
 
 
+def test_views_over_the_column_follow(made: str) -> None:
+    """One that was there before and one that came meanwhile, each with what is on it; a writer sees them all the while."""
+    with application(made) as connection:
+        connection.execute("CREATE VIEW twice AS SELECT id, c FROM t; CREATE VIEW again AS SELECT * FROM twice; GRANT SELECT ON twice TO PUBLIC; COMMENT ON VIEW again IS 'a view'")
+    with on_engine(made) as engine, application(made) as other:
+        job_id = engine.ddl.submit(NUMBER, **WAY).id
+        at(engine, job_id, "swap the columns")
+        other.execute("CREATE VIEW late AS SELECT c FROM t WHERE c <> '3'")
+        other.execute("DROP VIEW late; CREATE VIEW late AS SELECT c FROM t WHERE c IS NOT NULL")
+        job = engine.finish(job_id)
+        assert (job.state, job.error) == (JobState.SYNCED, None)
+
+    assert rows(made, "SELECT sum(c), pg_typeof(min(c))::text FROM again") == [(45150, "integer")]
+    assert rows(made, "SELECT count(*) FROM late") == [(300,)]
+    assert rows(made, "SELECT obj_description('again'::regclass), relacl IS NOT NULL FROM pg_class WHERE relname = 'twice'") == [("a view", True)]
+
+
 # ── when it is chosen ─────────────────────────────────────────────────────────────────────────────────────────────
 
 REFUSALS = {
@@ -155,7 +172,7 @@ REFUSALS = {
     "deferrable": ("ALTER TABLE t ADD CONSTRAINT du UNIQUE (d) DEFERRABLE", "ALTER TABLE t ALTER d TYPE bigint", "du is deferrable"),
     "exclusion": ("ALTER TABLE t ADD CONSTRAINT ex EXCLUDE USING btree (d WITH =)", "ALTER TABLE t ALTER d TYPE bigint", "ex is an exclusion"),
     "no key": ("ALTER TABLE t DROP CONSTRAINT t_pkey", NUMBER, "taken by a key"),
-    "view": ("CREATE VIEW v AS SELECT c FROM t", NUMBER, "used by view"),
+    "view": ("CREATE MATERIALIZED VIEW v AS SELECT c FROM t", NUMBER, "cannot be pointed anew"),
     "publication": ("CREATE PUBLICATION p FOR ALL TABLES", NUMBER, "publishes every column"),
     "domain": ("CREATE DOMAIN small AS int CHECK (VALUE < 1000)", "ALTER TABLE t ALTER d TYPE small", "is a domain"),
     "generated": ("ALTER TABLE t ADD COLUMN g int GENERATED ALWAYS AS (id + 1) STORED", "ALTER TABLE t ALTER g TYPE bigint", "generated"),

@@ -237,8 +237,7 @@ class Designer:
     def _type(self, recipe: Recipe, trial: Probe, action: SetColumnType) -> None:
         source, column = recipe.source, recipe.source.column(action.column)
         views = Views.read(self.tx, source.oid, changed=[column.number], moves=False)
-        followed = [one.oid for one in views.views] + [one.view for one in views.rules]
-        self.reasons += [f"{action.column} is used by {what}: drop or change that first" for what in of_column(self.tx, source.oid, column.number, but=followed)]
+        self.reasons += [f"{action.column} is used by {what}: drop or change that first" for what in of_column(self.tx, source.oid, column.number, but=views.followed)]
         self.retyped.append(column.number)
         using = "" if action.using is None else f" USING {action.using}"
         self.cost.may_refuse = True

@@ -29,6 +29,8 @@ from tideshift.dialects.postgres.rehearsal import Refused
 from tideshift.dialects.postgres.shape import Shape, ShapeColumn, ShapeIndex, read_shape
 from tideshift.dialects.postgres.source import Column, SourceTable, own_search_path
 from tideshift.dialects.postgres.trial import Trial, trial_of
+from tideshift.dialects.postgres.view_trial import try_views
+from tideshift.dialects.postgres.views import Views
 from tideshift.store.database import Transaction
 
 if TYPE_CHECKING:
@@ -86,7 +88,10 @@ class _InPlaceDesign:
         column = self.source.column(action.column)
         hindering, self.replicates = column_hindrances(self.tx, self.source.oid, column.number)
         self.reasons += hindering
-        self.reasons += [f"{column.name} is used by {what}: drop or change that first" for what in of_column(self.tx, self.source.oid, column.number)]
+        self.views = Views.read(self.tx, self.source.oid, changed=[column.number], moves=False)
+        self.reasons += self.views.owned_by_others(self.tx) + self.views.obstacles(self.tx, {one.oid for one in self.views.over(self.views.touched)})
+        uses = of_column(self.tx, self.source.oid, column.number, but=self.views.followed)
+        self.reasons += [f"{column.name} is used by {what}: drop or change that first" for what in uses]
         later = in_place_trigger.later_triggers(self.tx, self.source.oid, self.names.trigger)
         self.reasons += [f"the trigger {name} would change a row after the new column got its value: give it a name that sorts before {self.names.trigger[:2]}" for name in later]
         if self.reasons:
@@ -110,6 +115,10 @@ class _InPlaceDesign:
             return None, None
         if not rewrites:
             self.reasons.append("no row must be written again for it: ask for no strategy")
+        if self.views.views and not self.reasons:
+            tried = try_views(self.tx, self.views, self.source, copy=self.source.name, columns=[(one.name, one.name) for one in self.source.columns])
+            self.reasons += tried.reasons
+            self.warnings += tried.warnings
         trial.run(f"RENAME COLUMN {quote(column.name)} TO {quote(self.names.column)}")
         after = trial.shape()
         new = next(one for one in after.columns if one.name == self.names.column)

@@ -19,6 +19,7 @@ from tideshift.dialects.postgres.in_place_hindrances import column_hindrances
 from tideshift.dialects.postgres.in_place_layout import ColumnLayout, ColumnNames
 from tideshift.dialects.postgres.in_place_references import joined_tables, references, unvalidated
 from tideshift.dialects.postgres.names import own_name, qualified
+from tideshift.dialects.postgres.views import Views
 from tideshift.errors import Retryable, SchemaChanged
 from tideshift.store.database import Session, Transaction
 
@@ -65,7 +66,8 @@ def _see_source(tx: Transaction, layout: ColumnLayout) -> None:
     if column_fingerprint(tx, layout.oid) != layout.fingerprint:
         raise SchemaChanged(f"columns, checks, indexes or owner of {layout.source} have changed since the plan was made", table=layout.table)
     reasons, replicates = column_hindrances(tx, layout.oid, layout.number)
-    reasons += [f"{layout.column} is used by {what}" for what in of_column(tx, layout.oid, layout.number)]
+    followed = Views.read(tx, layout.oid, changed=[layout.number], moves=False).followed
+    reasons += [f"{layout.column} is used by {what}" for what in of_column(tx, layout.oid, layout.number, but=followed)]
     if replicates and not layout.owns_itself:
         reasons.append("a trigger or rule that the fill would fire has come")
     if reasons:
@@ -78,9 +80,10 @@ def _see_source(tx: Transaction, layout: ColumnLayout) -> None:
 def _swap(tx: Transaction, layout: ColumnLayout, names: ColumnNames) -> None:
     replaced = [int(oid) for _, oid in tx.run_verbatim(_REPLACED, (layout.oid, [one.name for one in layout.indexes])).rows]
     joined = joined_tables(tx, layout.oid, layout.number, replaced)
-    locks.take(tx, {layout.oid: layout.source, **joined}, "ACCESS EXCLUSIVE")
-    if joined_tables(tx, layout.oid, layout.number, replaced) != joined:
-        raise Retryable(f"a foreign key over {layout.column} of {layout.source} has come or gone while its lock was waited for")
+    views = Views.read(tx, layout.oid, changed=[layout.number], moves=False)
+    locks.take(tx, {layout.oid: layout.source, **joined}, "ACCESS EXCLUSIVE", views=views.locks())
+    if joined_tables(tx, layout.oid, layout.number, replaced) != joined or Views.read(tx, layout.oid, changed=[layout.number], moves=False).locks() != views.locks():
+        raise Retryable(f"a foreign key or a view over {layout.column} of {layout.source} has come or gone while its lock was waited for")
     _see_source(tx, layout)
     in_place_trigger.check(tx, layout, names)
     see_refused(tx, layout, names)
@@ -89,6 +92,7 @@ def _swap(tx: Transaction, layout: ColumnLayout, names: ColumnNames) -> None:
         raise SchemaChanged(f"an index over the new column of {layout.source} is gone or not valid", table=layout.table)
     if points.SWAP_BEGIN.on:
         points.SWAP_BEGIN.fire(job=names.job_id)
+    aside = views.set_all_aside(tx)
     joining = references(tx, layout.oid, layout.number, replaced)
     attached = read_column_attachments(tx, layout, names)
     for text in [*(one.dropped for one in joining), *attached.before, *_dropped(layout, names)]:
@@ -97,6 +101,7 @@ def _swap(tx: Transaction, layout: ColumnLayout, names: ColumnNames) -> None:
         points.SWAP_EXCHANGED.fire(job=names.job_id)
     for text in [*_named(layout, names), *attached.after, *(one.added for one in joining), *(one.comment for one in joining if one.comment)]:
         tx.run_verbatim(text)
+    views.make_anew(tx, aside)
     if points.SWAPPED.on:
         points.SWAPPED.fire(job=names.job_id)
 

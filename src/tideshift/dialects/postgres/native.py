@@ -62,7 +62,7 @@ class PostgresNative:
         self._see_locked(tx, this.detail)
         self._see_columns(tx, reorg, step)
         see_partitions(tx, detail["oid"], named_detail(this.detail, reorg))
-        aside = _set_aside(tx, views)
+        aside = views.set_all_aside(tx)
         for sql in this.detail["sql"]:
             if points.CHANGE.on:
                 points.CHANGE.fire(job=reorg.job_id, step=step)
@@ -166,15 +166,6 @@ class PostgresNative:
             if rows:
                 return ValueRefused(f"{message}: the row with ({key}) = {rows[0][0]}", key={key: rows[0][0]})
         return ValueRefused(message, values=getattr(diagnosis, "message_detail", None) or message)
-
-
-def _set_aside(tx: Transaction, views: Views) -> list[tuple[str, str]]:
-    """Drop the views over a column that gets another type, since the server changes none under a view."""
-    anew = {one.oid for one in views.over(views.touched)}
-    reasons = [*views.obstacles(tx, anew), *(f"a temporary view of another session is in the way: {name}" for name in views.passing())]
-    if reasons:
-        raise SchemaChanged("; ".join(reasons))
-    return views.set_aside(tx, anew)
 
 
 def _validated(reorg: Reorg) -> list[str]:

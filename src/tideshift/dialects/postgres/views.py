@@ -103,6 +103,11 @@ class Views:
         ]
         return cls(table, ordered, rules)
 
+    @property
+    def followed(self) -> list[int]:
+        """Return the oids of all that is taken care of here."""
+        return [one.oid for one in self.views] + [one.view for one in self.rules]
+
     def over(self, views: Iterable[View]) -> list[View]:
         """Return these and every view over them, each behind those that it reads."""
         found = {one.oid for one in views}
@@ -159,6 +164,14 @@ class Views:
             raise SchemaChanged("; ".join(reasons))
         self.make_anew(tx, self.set_aside(tx, anew))
         return [one for one in self.views if one.oid in anew]
+
+    def set_all_aside(self, tx: Transaction) -> list[tuple[str, str]]:
+        """Drop every touched view, since the server changes no column's type and drops no column under one; return what makes them again."""
+        anew = {one.oid for one in self.over(self.touched)}
+        reasons = [*self.obstacles(tx, anew), *(f"a temporary view of another session is in the way: {name}" for name in self.passing())]
+        if reasons:
+            raise SchemaChanged("; ".join(reasons))
+        return self.set_aside(tx, anew)
 
     def set_aside(self, tx: Transaction, anew: Collection[int]) -> list[tuple[str, str]]:
         """Drop these views and the rules that use them or the table; return what makes them again, each text with what it is about."""
