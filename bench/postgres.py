@@ -34,7 +34,7 @@ from tideshift.connect import connect
 from tideshift.ddl.machine import JOB
 
 RESULTS = Path(__file__).resolve().parent / "results" / "postgres.json"
-PARTS = ("copy", "job", "foreground")
+PARTS = ("copy", "job", "foreground", "in-place")
 STATEMENT = "ALTER TABLE public.bench ALTER COLUMN amount TYPE bigint"
 DEFAULT = ("shared_buffers = 128MB", "autovacuum_naptime = 1min")
 TUNED = (
@@ -42,6 +42,7 @@ TUNED = (
     "max_parallel_maintenance_workers = 2",
 )  # fmt: skip
 CHUNK_ROWS = 10_000
+FILL_RANGES = 16
 PER_SECOND = 500
 SCHEMA = """
 CREATE TABLE bench (id bigint PRIMARY KEY, customer int NOT NULL, status text NOT NULL, amount int NOT NULL, at timestamptz NOT NULL, body text NOT NULL);
@@ -57,6 +58,13 @@ CREATE FUNCTION bench_capture() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINE
   IF TG_OP = 'INSERT' THEN INSERT INTO public.bench_log (k) VALUES (NEW.id); ELSE INSERT INTO public.bench_log (k) VALUES (OLD.id); END IF; RETURN NULL; END $$;
 CREATE TRIGGER bench_capture AFTER INSERT OR UPDATE OR DELETE ON bench FOR EACH ROW EXECUTE FUNCTION bench_capture();
 CREATE TABLE bench_heap (id bigint, customer int NOT NULL, status text NOT NULL, amount bigint NOT NULL, at timestamptz NOT NULL, body text NOT NULL);
+"""
+
+FILLED = """
+ALTER TABLE bench ADD COLUMN filled bigint;
+CREATE FUNCTION bench_fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.filled := NEW.amount; RETURN NEW; END $$;
+CREATE TRIGGER "~bench_fill" BEFORE INSERT OR UPDATE ON bench FOR EACH ROW EXECUTE FUNCTION bench_fill();
+ALTER TABLE bench ENABLE ALWAYS TRIGGER "~bench_fill";
 """
 
 
@@ -172,6 +180,56 @@ def bare_loop(bench: Bench, *, threads: int) -> float:
     return seconds
 
 
+def fill(bench: Bench, *, threads: int) -> tuple[float, float]:
+    """Change the column in place; return the seconds in which it was filled, and those of its vacuums, which count for each thread its part."""
+    bench.settle()
+    pause = threading.Event()
+    with connect(bench.url) as connected:
+        connected.bootstrap()
+        parameters = {"threads": threads, "batch_size": 100_000}
+        job_id = connected.ddl.submit(STATEMENT, strategy="in_place", allow_column_order_change=True, parameters=parameters).id
+        with connected.service(slots=threads):
+            while (state := connected.ddl.job(job_id).state) not in JOB.final:
+                pause.wait(0.01)
+        assert str(state) == "synced", connected.ddl.show(job_id)
+    spent, tidied = [], 0.0
+    with psycopg.connect(bench.url) as connection:
+        for table in ("dxf_background_subtask", "dxf_background_subtask_history"):
+            tasks = "SELECT id FROM tideshift.dxf_global_task_history WHERE type = 'ddl.fill'"
+            for start, end, summary in connection.execute(f"SELECT start_time, end_time, summary FROM tideshift.{table} WHERE task_id IN ({tasks})".encode()):
+                spent += [start, end]
+                tidied += (json.loads(summary) if isinstance(summary, str) else summary)["tidy_ms"] / 1000
+    return (max(spent) - min(spent)) / 1000 - tidied / threads, tidied / threads
+
+
+def bare_fill(bench: Bench, *, threads: int) -> tuple[float, float]:
+    """Fill a column by chunks of fixed size, each committed, with the same trigger in force; return the seconds, and those of a vacuum after each range."""
+    bench.settle()
+    bench.run(FILLED)
+    part = bench.rows // FILL_RANGES
+    tidied = [0.0] * threads
+
+    def work(number: int) -> None:
+        with psycopg.connect(bench.url, autocommit=True) as connection:
+            for place in range(number, FILL_RANGES, threads):
+                end = bench.rows if place == FILL_RANGES - 1 else (place + 1) * part
+                for low in range(place * part, end, CHUNK_ROWS):
+                    connection.execute(f"UPDATE bench SET filled = amount WHERE id > {low} AND id <= {min(low + CHUNK_ROWS, end)} AND filled IS DISTINCT FROM amount".encode())
+                begun = time.monotonic()
+                connection.execute(b"VACUUM (SKIP_LOCKED, TRUNCATE false) bench")
+                tidied[number] += time.monotonic() - begun
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    begun = time.monotonic()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seconds = time.monotonic() - begun
+    bench.run('DROP TRIGGER "~bench_fill" ON bench; DROP FUNCTION bench_fill; ALTER TABLE bench DROP COLUMN filled')
+    return seconds - sum(tidied) / threads, sum(tidied) / threads
+
+
 def native(bench: Bench) -> float:
     """Let the server rewrite the table under its lock; return the seconds."""
     bench.settle()
@@ -247,6 +305,20 @@ def measure_job(bench: Bench, pairs: int) -> None:
         bench.show(f"job without comparing, beside pg_repack (median of {pairs})", statistics.median(ratios), "x", 1.15 if bench.rows < 5_000_000 else 1.0)
 
 
+def measure_in_place(bench: Bench, pairs: int) -> None:
+    """A column filled in place beside a bare loop, turn by turn, the vacuums apart."""
+    for threads in (1, 2):
+        ratios = []
+        for _ in range(pairs):
+            (loop, loop_tidied), (ours, tidied) = bare_fill(bench, threads=threads), fill(bench, threads=threads)
+            ratios.append(loop / ours)
+            bench.show(f"bare UPDATE loop, {threads} threads", bench.rows / loop, "rows/s")
+            bench.show("of it vacuums, apart", loop_tidied, "s")
+            bench.show(f"column filled in place, {threads} threads", bench.rows / ours, "rows/s")
+            bench.show("of it vacuums, apart", tidied, "s")
+        bench.show(f"filled in place beside the bare loop, {threads} threads (median of {pairs})", statistics.median(ratios), "x", 0.9, at_least=True)
+
+
 def measure_foreground(bench: Bench) -> None:
     """What 500 updates a second feel of it."""
     bench.settle()
@@ -295,7 +367,10 @@ def main() -> int:
         bench = Bench(server, options.rows)
         for part in options.only.split(","):
             print(part, flush=True)
-            {"copy": lambda: measure_copy(bench, options.pairs), "job": lambda: measure_job(bench, options.pairs), "foreground": lambda: measure_foreground(bench)}[part]()
+            {
+                "copy": lambda: measure_copy(bench, options.pairs), "job": lambda: measure_job(bench, options.pairs), "foreground": lambda: measure_foreground(bench),
+                "in-place": lambda: measure_in_place(bench, options.pairs),
+            }[part]()  # fmt: skip
     finally:
         server.remove()
     keep(bench, options, settings)

@@ -111,6 +111,27 @@ def test_triggers_of_the_users_do_not_see_the_fill_and_see_every_write(made: str
     assert rows(made, "SELECT count(*) FROM t WHERE d = c::bigint") == [(300,)]
 
 
+def test_the_value_hangs_on_no_setting_of_the_session_that_writes(made: str) -> None:
+    """Neither on how it shows numbers nor on its search path, even where that finds another function of the same name first."""
+    with application(made) as connection:
+        connection.execute(
+            """
+            ALTER TABLE t ADD COLUMN f float8 DEFAULT 0.1;
+            CREATE FUNCTION one(float8) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1::text';
+            CREATE SCHEMA other; CREATE FUNCTION other.one(float8) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'wrong' $$;
+            """
+        )
+    with on_engine(made) as engine, application(made) as writer:
+        writer.execute("SET extra_float_digits = -15; SET search_path = other, public")
+        job_id = engine.ddl.submit("ALTER TABLE t ALTER f TYPE text USING one(f)", **WAY).id
+        at(engine, job_id, "fill the new column")
+        writer.execute("UPDATE t SET f = 1::float8 / 3 WHERE id = 3")
+        job = engine.finish(job_id)
+        assert (job.state, job.error) == (JobState.SYNCED, None)
+
+    assert rows(made, "SELECT f FROM t WHERE id IN (2, 3) ORDER BY id") == [("0.1",), ("0.3333333333333333",)]
+
+
 def test_a_session_that_replicates_fills_the_column_too(made: str) -> None:
     """It fires no ordinary trigger; ours is always fired."""
     with on_engine(made) as engine, application(made) as applying:

@@ -43,6 +43,8 @@ _SWAP_SECONDS = 0.05
 _LOOKING, _THERE = SchemaState.WRITE_REORGANIZATION.value, SchemaState.PUBLIC.value
 _FIRST_ROWS_MIN, _FIRST_ROWS, _FIRST_BYTES = 16, 5_000, 2 << 20
 _TIMES_WRITTEN = 1.5
+_PLAIN = ("integer", "bigint", "numeric", "double precision", "timestamp without time zone")
+"""Types into which a conversion that refuses nothing hangs on no setting."""
 _PARTS_MIN, _PARTS_MAX, _PART_BYTES = 2, 16, 8 << 20
 _TABLE = "SELECT pg_catalog.pg_get_userbyid(relowner)::text, relpersistence::text FROM pg_catalog.pg_class WHERE oid = $1"
 _USES = """
@@ -125,7 +127,7 @@ class _InPlaceDesign:
         key = self._key()
         if self.reasons or key is None or value is None:
             return None, None
-        plain = action.using is None and never_refuses(column.type_text, new.type_text)
+        plain = action.using is None and never_refuses(column.type_text, new.type_text) and new.type_text in _PLAIN
         expressions.see_type(new)
         uses = {name for (name,) in self.tx.run_verbatim(_USES, (self.source.oid, column.number)).rows}
         self._see_keys(action, column, new, [one for one in self.before.indexes if one.name in uses])

@@ -4,7 +4,7 @@ It fires last of all that may still change the row, and always: for a session th
 the new column refuses never fails the statement that writes it: the row is listed by its key, and the job fails.
 
 A plain conversion that refuses nothing names nothing, so its function needs no search path and no privileges of its own.
-Any other runs as the table's owner by a fixed search path, so that whoever may write the table need not be allowed to
+Any other runs as the table's owner by a fixed search path and with the settings that a text may hang on, so that whoever may write the table need not be allowed to
 call what the expression calls. Only where a value can be refused there is a handler, which costs a subtransaction per row.
 """
 
@@ -20,6 +20,8 @@ __all__ = ["LISTED_BYTES_MAX", "check", "later_triggers", "texts"]
 
 LISTED_BYTES_MAX = 1 << 20
 """How long the list of refused rows may get: from there on nothing is added to it, and the job fails for that alone."""
+_PINNED = " SET extra_float_digits = 3 SET bytea_output = hex"
+"""What texts of immutable conversions hang on all the same; our own sessions have it so."""
 _LATER = """
 SELECT tgname::text FROM pg_catalog.pg_trigger
  WHERE tgrelid = $1 AND NOT tgisinternal AND tgtype & 3 = 3 AND tgtype & 20 <> 0 AND tgname::text COLLATE "C" > $2 ORDER BY 1
@@ -46,7 +48,7 @@ def texts(layout: ColumnLayout, names: ColumnNames, settings: list[str], definit
     """Return the statements that make column, list, function and trigger, all of them in one transaction."""
     key = ", ".join(f"k{number} text NOT NULL" for number, _ in enumerate(layout.key, start=1))
     function, trigger = f"{names.function}()", quote(names.trigger)
-    safe = "" if layout.plain else " SECURITY DEFINER SET search_path = pg_catalog, pg_temp"
+    safe = "" if layout.plain else f" SECURITY DEFINER SET search_path = pg_catalog, pg_temp{_PINNED}"
     body = _body(layout, names)
     assert "$tideshift$" not in body
     alter = ", ".join([f"ADD COLUMN {definition}", *settings])

@@ -28,9 +28,10 @@ DISK = {
     "none": "no room beyond the catalogue",
     "scan": "the index, the same in the journal until a checkpoint, and about as much for temporary files while it is sorted",
     "rewrite": "the rows in the journal until a checkpoint; the table does not grow",
+    "in_place_column": "a part of the table and of its indexes again at a time, until it is vacuumed, and the indexes over the new column",
     "copy": "the table again with the indexes that are made anew, until the replaced one is purged",
 }
-"""Per what happens to the rows: the room that it takes, if it takes any."""
+"""Per what happens to the rows (and for the one way that does it in parts): the room that it takes, if it takes any."""
 ROWS = {
     "none": "none is read or written",
     "scan": "each is read, none is written",
@@ -79,7 +80,7 @@ def proposal_record(proposal: Proposal) -> dict[str, Any]:
         "may_refuse_rows": plan.reshaping.may_refuse_rows,
         "row_work": row_work,
         "rewrites_rows": row_work in ("rewrite", "copy"),
-        "disk": DISK[row_work if plan.reshaping.disk_bytes else "none"],
+        "disk": DISK[_disk_kind(proposal)],
         "disk_bytes": plan.reshaping.disk_bytes,
         "disk_free_bytes": proposal.disk_free_bytes,
         "hold_seconds": round(plan.reshaping.hold_seconds, 3),
@@ -98,6 +99,13 @@ def proposal_record(proposal: Proposal) -> dict[str, Any]:
         "durability": asdict(proposal.durability),
         "warnings": list(proposal.warnings),
     }  # fmt: skip
+
+
+def _disk_kind(proposal: Proposal) -> str:
+    reshaping = proposal.plan.reshaping
+    if not reshaping.disk_bytes:
+        return "none"
+    return str(reshaping.strategy) if str(reshaping.strategy) in DISK else str(reshaping.row_work)
 
 
 def proposal_lines(proposal: Proposal) -> list[str]:
