@@ -132,6 +132,23 @@ def test_the_value_hangs_on_no_setting_of_the_session_that_writes(made: str) -> 
     assert rows(made, "SELECT f FROM t WHERE id IN (2, 3) ORDER BY id") == [("0.1",), ("0.3333333333333333",)]
 
 
+@pytest.mark.parametrize("what", ["column", "table"])
+def test_what_somebody_takes_away_ends_the_job_and_fails_no_statement(what: str, made: str) -> None:
+    """The trigger goes with the new column, which cannot be dropped by accident; where the list is gone, a refused value is let be."""
+    with on_engine(made) as engine, application(made) as writer:
+        job_id = engine.ddl.submit(NUMBER, parameters={"batch_size": 40}, **WAY).id
+        at(engine, job_id, "fill the new column")
+        (name,) = (name for kind, name in engine.left_behind() if kind == what)
+        table, _, column = name.rpartition(".")
+        writer.execute(f"ALTER TABLE {table} DROP COLUMN {column} CASCADE".encode() if what == "column" else f"DROP TABLE {name}".encode())
+        assert writer.execute("UPDATE t SET c = 'x' WHERE id = 5").rowcount == 1
+        job = engine.finish(job_id)
+        assert job.state is JobState.ROLLBACK_DONE
+        assert job.error is not None
+        assert job.error["code"] == "schema_changed", job.error
+        assert engine.left_behind() == set()
+
+
 def test_a_session_that_replicates_fills_the_column_too(made: str) -> None:
     """It fires no ordinary trigger; ours is always fired."""
     with on_engine(made) as engine, application(made) as applying:

@@ -5,7 +5,7 @@ the new column refuses never fails the statement that writes it: the row is list
 
 A plain conversion that refuses nothing names nothing, so its function needs no search path and no privileges of its own.
 Any other runs as the table's owner by a fixed search path and with the settings that a text may hang on, so that whoever may write the table need not be allowed to
-call what the expression calls. Only where a value can be refused there is a handler, which costs a subtransaction per row.
+call what the expression calls. Where somebody took the list away, a refused value is let be, and the job sees that. Only where a value can be refused there is a handler, which costs a subtransaction per row.
 """
 
 from __future__ import annotations
@@ -60,9 +60,14 @@ def texts(layout: ColumnLayout, names: ColumnNames, settings: list[str], definit
         f"CREATE FUNCTION {function} RETURNS trigger LANGUAGE plpgsql{safe} AS $tideshift${body}$tideshift$",
         *([] if layout.plain else [f"ALTER FUNCTION {function} OWNER TO {quote(layout.owner)}"]),
         f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC",
-        f"CREATE TRIGGER {trigger} BEFORE INSERT OR UPDATE ON {layout.source} FOR EACH ROW EXECUTE FUNCTION {function}",
+        f"CREATE TRIGGER {trigger} BEFORE INSERT OR UPDATE ON {layout.source} FOR EACH ROW {_with_column(names)} EXECUTE FUNCTION {function}",
         f"ALTER TABLE {layout.source} ENABLE ALWAYS TRIGGER {trigger}",
     ]
+
+
+def _with_column(names: ColumnNames) -> str:
+    """Write a condition that always holds and names the new column, so that whoever drops that must drop the trigger too, and no statement fails of it."""
+    return f"WHEN ((NEW.{quote(names.column)} IS NULL) IS NOT NULL)"
 
 
 def _body(layout: ColumnLayout, names: ColumnNames) -> str:
@@ -89,7 +94,7 @@ BEGIN
   END;
   IF tideshift_why IS NOT NULL THEN
     {column} := {held};
-    IF pg_catalog.pg_relation_size({_literal(names.refused)}::pg_catalog.regclass) < {LISTED_BYTES_MAX} THEN
+    IF pg_catalog.pg_relation_size(pg_catalog.to_regclass({_literal(names.refused)})) < {LISTED_BYTES_MAX} THEN
       INSERT INTO {names.refused} VALUES ({keys}, pg_catalog.left(tideshift_why, 500));
     END IF;
   END IF;
