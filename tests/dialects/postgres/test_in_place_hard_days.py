@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.programs import run
 from tests.dialects.postgres.stepping import application, catalogue, on_engine, rows
 from tests.dialects.postgres.test_in_place import NUMBER, SCHEMA, WAY, at
 from tideshift.ddl.machine import JobState
@@ -230,6 +231,20 @@ def test_what_cannot_be_done_right_is_refused_before_anything_is_made(name: str,
         engine.ddl.submit(statement, **way)
 
     assert reason in "\n".join(refused.value.fields["reasons"]), refused.value.fields["reasons"]
+
+
+def test_the_command_line_asks_for_the_permission_and_says_what_breaks(made: str) -> None:
+    """A refusal is exit 5 and names the option; with it the plan lists what breaks."""
+    asked = ("plan", NUMBER, "--strategy", "in_place")
+
+    refused = run(*asked, url=made)
+    planned = run(*asked, "--allow-column-order-change", url=made)
+
+    assert refused.code == 5, refused.err
+    assert "--allow-column-order-change" in refused.err
+    assert planned.code == 0, planned.err
+    assert "in_place_column" in planned.out
+    assert "warning: after the swap c stands last" in planned.out
 
 
 def test_it_is_taken_by_itself_only_where_a_shadow_is_refused_and_it_is_allowed(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
