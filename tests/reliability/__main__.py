@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TESTS = ROOT / "tests"
 SOURCES = (
-    ROOT / "src" / "tideshift", TESTS / "crash", TESTS / "proof", TESTS / "dialects" / "sqlite", TESTS / "servers.py",
+    ROOT / "src" / "tideshift", TESTS / "crash", TESTS / "proof", TESTS / "dialects", TESTS / "servers.py",
     TESTS / "waiting.py", HERE,
 )  # fmt: skip
 RESULTS = HERE / "results"
@@ -60,7 +60,7 @@ class Progress:
 
     def add(self, key: str, outcome: Outcome, seconds: float) -> None:
         """Keep one run."""
-        record = {"key": key, "struck": outcome.struck, "wrong": list(outcome.wrong), "seconds": round(seconds, 2)}
+        record = {"key": key, "struck": outcome.struck, "wrong": list(outcome.wrong), "seconds": round(seconds, 2), "figures": outcome.figures}
         self.runs[key] = record
         with self.path.open("a") as stream:
             stream.write(json.dumps(record) + "\n")
@@ -87,6 +87,8 @@ def run_campaign(campaign: Campaign, options: argparse.Namespace) -> bool:
         progress.add(key, outcome, seconds)
         if outcome.wrong:
             print(f"FAILED {campaign.name} {key}\n    " + "\n    ".join(outcome.wrong), flush=True)
+        if outcome.figures:
+            print(f"{campaign.name} {key}: {', '.join(f'{name} {value}' for name, value in outcome.figures.items())}", flush=True)
         if n % SAY_EVERY == 0:
             print(f"{campaign.name}: {n} of {len(todo)}", flush=True)
     figures = summary(campaign, keys, progress, options, sources)
@@ -111,7 +113,7 @@ def summary(campaign: Campaign, keys: list[str], progress: Progress, options: ar
         "complete": options.stride == 1, "runs": len(records), "struck": sum(record["struck"] for record in records),
         "failures": len(failed), "lost_or_duplicated": sum("only here" in line or "only there" in line for line in wrong),
         "orphans": sum(line.startswith("orphan") for line in wrong), "by_group": by_group,
-        "seconds": round(sum(record["seconds"] for record in records)), "first_failures": failed[:10],
+        "figures": {record["key"]: record["figures"] for record in records if record.get("figures")}, "seconds": round(sum(record["seconds"] for record in records)), "first_failures": failed[:10],
     }  # fmt: skip
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
+import psycopg
 import pytest
 
 from tests.dialects.postgres.stepping import application, as_if_large
 from tests.dialects.postgres.verbs import Begin
+from tests.waiting import until
 from tideshift.ddl.dialect import Strategy
+from tideshift.ddl.reorg.verify import settle
 from tideshift.ddl.statement import parse_statement
 from tideshift.errors import LockTimeout, PlanRefused, SchemaChanged, TideshiftError
 
@@ -87,6 +92,45 @@ def test_what_goes_with_a_dropped_column_is_told(strategy: Strategy, begin: Begi
         told = change.dialect.design(tx, parse_statement("ALTER TABLE t DROP COLUMN c"), strategy=strategy).drops
 
     assert {one.removesuffix(" goes with its column").split()[-1] for one in told} == {"both_of", "at_once", "with_c", "of_some", "t_c_id_fkey"}, told
+
+
+WAITING = {
+    "each statement looks again": ("READ COMMITTED", "UPDATE t SET c = 'late' WHERE id IN (3, 4); INSERT INTO t VALUES (50, 'late', 0)", "21"),
+    "a row that the drain changed": ("REPEATABLE READ", "UPDATE t SET c = 'late' WHERE id IN (3, 4)", "40001"),
+    "a row that the drain brought": ("REPEATABLE READ", "INSERT INTO t VALUES (50, 'late', 0)", "20"),
+}
+
+
+@pytest.mark.parametrize("case", WAITING)
+def test_what_waits_for_a_swap_sees_what_its_snapshot_can_see(case: str, begin: Begin, postgres_url: str) -> None:
+    """A transaction that keeps its first snapshot, taken while it waits, does not see what the last drain wrote: this once, and a row of it is refused to it."""
+    level, late, outcome = WAITING[case]
+    change = begin(TABLE, CHANGE)
+    change.install()
+    change.copy()
+    change.execute(late)
+    found: list[str] = []
+
+    def write() -> None:
+        with application(postgres_url) as other:
+            other.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
+            try:
+                found.append(str(other.execute("UPDATE t SET d = d + 1").rowcount))
+            except psycopg.Error as error:
+                found.append(str(error.sqlstate))
+            other.execute("ROLLBACK")
+            found.append(str(other.execute("UPDATE t SET d = d + 1").rowcount))
+
+    thread = threading.Thread(target=write)
+    with change.writing() as tx:
+        change.shadow.hold_still(tx, change.reorg, tries=0)
+        thread.start()
+        until(lambda: change.execute("SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'relation'"), "the writer waits")
+        settle(tx, change.dialect, change.reorg)
+        change.shadow.swap(tx, change.reorg)
+    thread.join()
+
+    assert found == [outcome, str(change.execute("SELECT count(*) FROM t")[0][0])]
 
 
 def test_an_unlogged_table_stays_one(begin: Begin) -> None:

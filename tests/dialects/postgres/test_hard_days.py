@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.conftest import give_up
 from tests.dialects.postgres.stepping import application, catalogue, on_engine, rows
+from tests.dialects.postgres.stopped import COPYING, stopped_at
 from tests.servers import PostgresServer, Unavailable
-from tests.waiting import until
-from tideshift.config import FAST
-from tideshift.connect import connect
-from tideshift.ddl.machine import JOB, JobState
-from tideshift.errors import TideshiftError
+from tideshift.ddl.machine import JobState
 
 SCHEMA = """
 CREATE TABLE t (id int PRIMARY KEY, u int UNIQUE, c text);
@@ -192,64 +186,8 @@ def mortal(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
             server.remove()
 
 
-def write(url: str, stop: threading.Event, acknowledged: dict[int, str]) -> None:
-    """Write rows of one's own and remember what was acknowledged; a lost connection is made anew."""
-    random, n = Random(3), 0
-    while not stop.is_set():
-        try:
-            with application(url) as connection:
-                while not stop.is_set():
-                    n += 1
-                    key = 1 + random.randrange(4000)
-                    connection.execute("UPDATE t SET c = %s WHERE id = %s", (f"w{n}", key))
-                    acknowledged[key] = f"w{n}"
-                    stop.wait(0.001)
-        except psycopg.Error:
-            stop.wait(0.05)
+def test_a_server_that_dies_loses_nothing_that_was_acknowledged(mortal: PostgresServer, random: Random) -> None:
+    """Stopped as a crash stops it, at three moments of a job: the job goes on by itself, and every acknowledged write is there."""
+    moments = [random.random() * COPYING, random.random() * COPYING, COPYING + random.random() * (1 - COPYING)]
 
-
-def test_a_server_that_dies_loses_nothing_that_was_acknowledged(mortal: PostgresServer) -> None:
-    """Stopped as a crash stops it, twice in the middle of a job: the job goes on by itself, and every acknowledged write is there."""
-    url = mortal.url(mortal.create_database())
-    with application(url) as connection:
-        connection.execute(SCHEMA.format(rows=4000).encode())
-    acknowledged: dict[int, str] = {}
-    stop = threading.Event()
-    writer = threading.Thread(target=write, args=(url, stop, acknowledged))
-    with connect(url, profile=FAST) as connected:
-        connected.bootstrap()
-        job_id = connected.ddl.submit(CHANGE, strategy="shadow_table", parameters={"batch_size": 400, "max_write_speed": "2000rows"}).id
-        writer.start()
-        with connected.service(slots=2):
-            for _ in range(2):
-                until(lambda: copying(connected, job_id), "the copy goes on")
-                mortal.stop(signal.SIGQUIT)
-                mortal.start()
-            until(lambda: ended(connected, job_id), lambda: f"the job ends: {connected.ddl.show(job_id)}")
-        stop.set()
-        writer.join()
-        job = connected.ddl.job(job_id)
-        assert (job.state, job.error, job.warnings) == (JobState.SYNCED, None, [])
-
-    found = dict(rows(url, "SELECT id, c FROM t WHERE c LIKE 'w%'"))
-    wrong = {key: (value, found.get(key)) for key, value in acknowledged.items() if found.get(key) != value}
-    # One write at most was under way at each death: it may be there without its answer.
-    assert len(wrong) <= 2, wrong
-    assert rows(url, "SELECT count(*), count(z) FROM t") == [(4000, 4000)]
-
-
-def copying(connected: Any, job_id: int) -> bool:
-    """Whether rows were copied since the server was last asked."""
-    try:
-        view = connected.ddl.show(job_id)
-    except TideshiftError:
-        return False
-    return view["stage"] == "reorganize: copy" and view["row_count"] > 200
-
-
-def ended(connected: Any, job_id: int) -> bool:
-    """Whether the job is over."""
-    try:
-        return connected.ddl.job(job_id).state in JOB.final
-    except TideshiftError:
-        return False
+    assert stopped_at(mortal, moments, seed=random.randrange(1000)) == []
