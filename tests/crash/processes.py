@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[2]
 
 
 class Worker:
-    """One worker process; leaving the block kills it if it still lives."""
+    """One worker process on a file, or on a URL with its log beside a path; leaving the block kills it if it still lives."""
 
-    def __init__(self, path: Path, *, freeze: tuple[str, int] | None = None) -> None:
+    def __init__(self, path: Path, *, freeze: tuple[str, int] | None = None, url: str | None = None) -> None:
         self.log_path = path.with_suffix(f".worker-{time.monotonic_ns()}.log")
-        command = [sys.executable, "-m", "tests.crash.worker", str(path)]
+        command = [sys.executable, "-m", "tests.crash.worker", url or str(path)]
         if freeze is not None:
             command += ["--freeze", freeze[0], str(freeze[1])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}

@@ -26,6 +26,8 @@ PLACES = {
     "owner before the swap": ("ddl.before_cutover", "tideshift-owner"),
 }
 """The point, and the thread that is meant."""
+ON_SERVERS = {**PLACES, "inside the swap": ("ddl.after_swap", "tideshift-owner")}
+"""Where a server can end the session of who is frozen, also this."""
 FROZEN = "frozen"
 
 
@@ -61,7 +63,7 @@ def main() -> None:
         with connect(options.path, profile=FAST, actor="worker") as connected, connected.service() as service:
             if options.freeze:
                 place, passes = options.freeze
-                point, thread_name = PLACES[place]
+                point, thread_name = ON_SERVERS[place]
                 failpoint.enable(point, call=Freeze(thread_name, int(passes)))
             print(f"ready {service.node.name}", flush=True)
             ended.wait()

@@ -19,7 +19,7 @@ from tests.dialects.postgres.stepping import as_if_large
 from tests.dialects.postgres.stopped import MAJORS_STOPPED, stopped_at
 from tests.servers import PostgresServer, fast_folder
 
-__all__ = ["place_keys", "run_place", "run_stop", "run_writers", "stop_keys", "writer_keys"]
+__all__ = ["ROWS_WRITTEN", "place_keys", "run_place", "run_stop", "run_writers", "stop_keys", "writer_keys"]
 
 ROWS_WRITTEN = int(os.environ.get("TIDESHIFT_PROOF_ROWS", "100000"))
 TABLE_ROWS = 4_000

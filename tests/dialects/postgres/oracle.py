@@ -33,10 +33,12 @@ class KeyKind:
 
     definition: str
     value: Callable[[int], str]
+    constraint: str = "PRIMARY KEY"
 
 
 KEY_KINDS = {
     "int": KeyKind("int", str),
+    "deferred": KeyKind("int", str, "PRIMARY KEY DEFERRABLE INITIALLY DEFERRED"),
     "smallint": KeyKind("smallint", str),
     "bigint": KeyKind("bigint", lambda n: str(n * 10**14 - 2 * 10**16)),
     "text": KeyKind('text COLLATE "C"', lambda n: f"'k''\\{n % 7}é{n}'"),
@@ -82,6 +84,9 @@ class Application:
         self.kind = kind
         self.refusable = refusable
         self.connections = [application(url) for url in urls]
+        level = random.choice(("read committed", "repeatable read", "serializable"))
+        for connection in self.connections:
+            connection.execute(f"SET default_transaction_isolation = '{level}'".encode())
         self.done: list[str] = []
         self.calm = False
         """Whether no statement writes many rows."""
@@ -166,10 +171,12 @@ def set_up(url: str, kind: KeyKind, random: Random) -> None:
     with application(url) as connection:
         labels = ", ".join(f"'m{n}'" for n in range(500))
         connection.execute(f"CREATE TYPE mood AS ENUM ({labels})".encode())
-        connection.execute(f"CREATE TABLE t (id {kind.definition} PRIMARY KEY, u int NOT NULL UNIQUE DEFERRABLE CHECK (u >= 0), x date DEFAULT '2024-01-01', v text, w int)".encode())
+        excluded = random.choice(("", ", EXCLUDE USING gist (int4range(u, u + 1) WITH &&) DEFERRABLE", ", EXCLUDE USING btree (u WITH =) WHERE (w > 0)"))
+        columns = f"id {kind.definition} {kind.constraint}, u int NOT NULL UNIQUE DEFERRABLE CHECK (u >= 0), x date DEFAULT '2024-01-01', v text, w int"
+        connection.execute(f"CREATE TABLE t ({columns}{excluded})".encode())
         connection.execute("CREATE INDEX vi ON t (v)")
         for n in sorted(random.sample(range(ROWS), ROWS - 40)):
-            connection.execute(f"INSERT INTO t (id, u, v, w) VALUES ({kind.value(n)}, {1_000_000 + n}, 'v{n}', {n}) ON CONFLICT (id) DO NOTHING".encode())
+            connection.execute(f"INSERT INTO t (id, u, v, w) SELECT {kind.value(n)}, {1_000_000 + n}, 'v{n}', {n} WHERE NOT EXISTS (SELECT 1 FROM t WHERE id = {kind.value(n)})".encode())
         connection.execute("ANALYZE t")
 
 

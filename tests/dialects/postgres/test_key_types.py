@@ -16,7 +16,7 @@ from tideshift.ddl.dialect import BuildGroup
 from tideshift.errors import PlanRefused
 from tideshift.store.keys import KeyRange
 
-ROWS, WRITES = 40, 25
+ROWS, WRITES = 30, 16
 SETTINGS = {
     "extra_float_digits": "-10", "datestyle": "SQL, DMY", "intervalstyle": "sql_standard", "timezone": "Asia/Kolkata", "bytea_output": "escape",
     "default_transaction_isolation": "serializable", "statement_timeout": "20s", "idle_in_transaction_session_timeout": "15s",
