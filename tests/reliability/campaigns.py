@@ -20,7 +20,7 @@ from tests.crash.strikes import Strike, Verdict, distinct, scratch, strike, undi
 from tests.dialects.sqlite.shapes import SHAPES
 from tests.dialects.sqlite.twins import key_log_faults
 from tests.proof.campaigns import change_keys, oracle_keys, run_change, run_oracle, run_twin, twin_keys
-from tests.reliability.postgres import ROWS_WRITTEN, place_keys, run_place, run_stop, run_writers, stop_keys, writer_keys
+from tests.reliability import postgres
 from tests.reliability.switched import PLACES, WRITERS, failures, node_keys
 from tideshift import failpoint
 
@@ -209,17 +209,17 @@ def _run_switched(key: str) -> Outcome:
 
 
 def _run_postgres_writers(key: str) -> Outcome:
-    wrong, figures = run_writers(key)
+    wrong, figures = postgres.run_writers(key)
     return Outcome(figures["rows"], wrong, figures)
 
 
 def _run_postgres_place(key: str) -> Outcome:
-    struck, wrong = run_place(key)
+    struck, wrong = postgres.run_place(key)
     return Outcome(int(struck), wrong)
 
 
 def _run_postgres_stop(key: str) -> Outcome:
-    return Outcome(1, run_stop(key))
+    return Outcome(1, postgres.run_stop(key))
 
 
 CAMPAIGNS = {
@@ -238,10 +238,10 @@ CAMPAIGNS = {
         Campaign("key_log", "20,000 random statements per kind of table: no changed row is missed", _key_log_keys, _run_key_log),
         Campaign("writers", "writers in processes of their own beside every kind of change", partial(node_keys, WRITERS), _run_switched, parallel=False),
         Campaign("places", "each command, and each deed of others, at each stage of every kind of change", partial(node_keys, PLACES), _run_switched),
-        Campaign("postgres-writers", f"PostgreSQL: {ROWS_WRITTEN:,} rows written by processes beside each kind of change, each statement compared with a database without a job (struck: rows)",
-                 writer_keys, _run_postgres_writers, parallel=False),
-        Campaign("postgres-places", "PostgreSQL: killed at each distinct pass of each failpoint, recovered, equal to the server's own change", place_keys, _run_postgres_place),
-        Campaign("postgres-stops", "PostgreSQL: the server stopped as by a crash at a random moment of a copy; nothing acknowledged is lost", stop_keys, _run_postgres_stop, parallel=False),
+        Campaign("postgres-writers", f"PostgreSQL: {postgres.ROWS_WRITTEN:,} rows written by processes beside each kind of change, each statement compared with a database without a job (struck: rows)",
+                 postgres.writer_keys, _run_postgres_writers, parallel=False),
+        Campaign("postgres-places", "PostgreSQL: killed at each distinct pass of each failpoint, recovered, equal to the server's own change", postgres.place_keys, _run_postgres_place),
+        Campaign("postgres-stops", "PostgreSQL: the server stopped as by a crash at a random moment of a copy; nothing acknowledged is lost", postgres.stop_keys, _run_postgres_stop, parallel=False),
     )
 }
 
