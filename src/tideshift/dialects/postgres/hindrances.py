@@ -72,7 +72,8 @@ _QUERIES = (
     UNION ALL SELECT 'the publication ' || p.pubname::text || ' publishes every table of its schema: the copy would be sent to its subscribers'
                 FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid
                 JOIN pg_catalog.pg_class c ON c.relnamespace = n.pnnspid WHERE c.oid = $1
-    UNION ALL SELECT 'the publication ' || p.pubname::text || ' has it and belongs to ' || pg_catalog.pg_get_userbyid(p.pubowner)::text
+    UNION ALL SELECT 'the publication ' || p.pubname::text || ' has it and belongs to ' || pg_catalog.pg_get_userbyid(p.pubowner)::text || ': GRANT '
+                     || pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(p.pubowner)) || ' TO ' || pg_catalog.quote_ident(current_user)
                 FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
                WHERE r.prrelid = $1 AND NOT pg_catalog.pg_has_role(p.pubowner, 'USAGE')
     UNION ALL SELECT 'a subscription fills it' FROM pg_catalog.pg_subscription_rel WHERE srrelid = $1""",

@@ -167,7 +167,10 @@ def _oid_of(tx: Transaction, table: TableName) -> int:
 
 
 def class_oid(tx: Transaction, name: TableName) -> int | None:
-    """Find what a name means to a session of this role."""
+    """Find what a name means to a session of this role; raise `PlanRefused` with the grant where it may not look into the schema."""
+    closed = "SELECT current_user::text FROM pg_catalog.pg_namespace WHERE nspname = $1 AND NOT pg_catalog.has_schema_privilege(oid, 'USAGE')"
+    for (role,) in tx.run_verbatim(closed, (name.schema or "",)).rows:
+        _refuse(name, f"a privilege is missing: GRANT USAGE ON SCHEMA {qualified(str(name.schema))} TO {qualified(role)}")
     with user_path(tx, own_search_path(tx)):
         text = qualified(name.name) if name.schema is None else qualified(name.schema, name.name)
         found = tx.run_verbatim("SELECT pg_catalog.to_regclass($1)::oid", (text,)).scalar()
