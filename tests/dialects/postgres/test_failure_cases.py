@@ -45,6 +45,7 @@ CASES = {
     # what is lost at a swap
     "F28": (SHADOW, "everything_attached_stays"),
     "F29": (SHADOW, "everything_attached_stays", "what_cannot_be_carried_over_is_told_at_once"),
+    "F30": (f"{HERE}test_in_place.py", "everything_on_the_column_stays"),
     "F31": (AROUND, "numbers_that_were_given_are_not_given_again"),
     "F32": (AROUND, "numbers_that_were_given_are_not_given_again"),
     "F33": (SHADOW, "everything_attached_stays"),
