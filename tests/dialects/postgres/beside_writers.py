@@ -161,7 +161,7 @@ def carry_out_beside_writers(urls: list[str], folder: Path, kind: Kind, *, seed:
 
 def _one_job(connected: Connected, statement: str, kind: Kind, logs: list[Path], report: Report) -> None:
     before = _Told(logs)
-    job_id = connected.ddl.submit(statement, strategy=kind.strategy, keep_old_seconds=0, parameters={"batch_size": 500}, allow_column_order_change=kind.allow_column_order_change).id
+    job_id = connected.ddl.submit(statement, strategy=kind.strategy, keep_old_seconds=0, parameters={"batch_size": 2_000}, allow_column_order_change=kind.allow_column_order_change).id
     until(lambda: connected.ddl.job(job_id).state in JOB.final, lambda: f"the job ends: {connected.ddl.show(job_id)}", seconds=JOB_SECONDS_MAX)
     job, after = connected.ddl.job(job_id), _Told(logs)
     report.jobs += 1

@@ -28,6 +28,8 @@ from tests.servers import end_with_parent
 LOCK_TIMEOUT = "10s"
 TURN_TRANSACTIONS = 20
 HOT = 100
+PAUSE_SECONDS = 0.002
+"""A writer that never rests may write faster than one applier applies, on a machine that both share."""
 TELL_EVERY = 10
 
 
@@ -60,6 +62,7 @@ class Writer:
                 self._both(["BEGIN", "TRUNCATE t", *(self._insert(20, "") for _ in range(10)), self.random.choice(("COMMIT", "ROLLBACK"))])
             for _ in range(TURN_TRANSACTIONS):
                 self._both(self._transaction())
+                ended.wait(PAUSE_SECONDS)
             self.turn.execute("SELECT pg_advisory_unlock_all()")
             if turns % TELL_EVERY == 0:
                 self._tell()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tideshift.store.database import Transaction
 
-__all__ = ["going_with", "of_column"]
+__all__ = ["going_with", "missing_uses", "of_column"]
 
 _OF_COLUMN = """
 SELECT DISTINCT d.classid::regclass::text, d.deptype::text, d.objsubid,
@@ -52,3 +52,20 @@ WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1 AND d.r
 def going_with(tx: Transaction, table: int, number: int) -> list[str]:
     """Name the indexes, constraints and extended statistics that the server drops together with a column, over other columns too."""
     return [what for (what,) in tx.run_verbatim(_GOING, (table, number)).rows]
+
+
+_USED = """
+SELECT DISTINCT 'GRANT USAGE ON TYPE ' || coalesce(nullif(t.typelem, 0), t.oid)::regtype::text || ' TO ' || pg_catalog.quote_ident(current_user)
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+ WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped AND NOT pg_catalog.has_type_privilege(t.oid, 'USAGE')
+UNION SELECT 'GRANT EXECUTE ON FUNCTION ' || d.refobjid::regprocedure::text || ' TO ' || pg_catalog.quote_ident(current_user)
+  FROM pg_catalog.pg_depend d WHERE d.refclassid = 'pg_catalog.pg_proc'::regclass AND NOT pg_catalog.has_function_privilege(d.refobjid, 'EXECUTE') AND (
+       (d.classid = 'pg_catalog.pg_constraint'::regclass AND d.objid IN (SELECT oid FROM pg_catalog.pg_constraint WHERE conrelid = $1))
+    OR (d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid IN (SELECT oid FROM pg_catalog.pg_attrdef WHERE adrelid = $1))
+    OR (d.classid = 'pg_catalog.pg_class'::regclass AND d.objid IN (SELECT indexrelid FROM pg_catalog.pg_index WHERE indrelid = $1))) ORDER BY 1
+"""
+
+
+def missing_uses(tx: Transaction, table: int) -> list[str]:
+    """Return the grants without which a role can neither try a table's own texts and columns nor copy rows by them."""
+    return [grant for (grant,) in tx.run_verbatim(_USED, (table,)).rows]

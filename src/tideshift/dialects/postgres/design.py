@@ -35,7 +35,7 @@ from tideshift.ddl.change import (
 from tideshift.ddl.reshaping import ArtifactName, Claim, NativeStep, Reshaping, RowWork, SqlStep, StepKind, Strategy
 from tideshift.dialects.postgres import attaching, constraints, estimate, forms, indexes, objects
 from tideshift.dialects.postgres.definition import read_definition
-from tideshift.dialects.postgres.dependants import going_with, of_column
+from tideshift.dialects.postgres.dependants import going_with, missing_uses, of_column
 from tideshift.dialects.postgres.driver import quote
 from tideshift.dialects.postgres.in_place_design import design_in_place
 from tideshift.dialects.postgres.locks import EVERYBODY, Lock
@@ -100,7 +100,7 @@ class Designer:
 
     def _alter(self, change: AlterTable) -> Reshaping:
         source = self.table(change.table)
-        self.reasons += [f"a privilege is missing: {grant}" for (grant,) in self.tx.run_verbatim(_USED, (source.oid,)).rows]
+        self.reasons += [f"a privilege is missing: {grant}" for grant in missing_uses(self.tx, source.oid)]
         if self.reasons:  # Without its privileges the table cannot even be tried.
             raise self.refused(source)
         recipe = Recipe(source)
@@ -398,16 +398,3 @@ def _bare(type_text: str) -> str:
     """Return a type without its precision: timestamp(3) with time zone."""
     head, opened, tail = type_text.partition("(")
     return head + tail.partition(")")[2] if opened else type_text
-
-
-_USED = """
-SELECT DISTINCT 'GRANT USAGE ON TYPE ' || coalesce(nullif(t.typelem, 0), t.oid)::regtype::text || ' TO ' || pg_catalog.quote_ident(current_user)
-  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
- WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped AND NOT pg_catalog.has_type_privilege(t.oid, 'USAGE')
-UNION SELECT 'GRANT EXECUTE ON FUNCTION ' || d.refobjid::regprocedure::text || ' TO ' || pg_catalog.quote_ident(current_user)
-  FROM pg_catalog.pg_depend d WHERE d.refclassid = 'pg_catalog.pg_proc'::regclass AND NOT pg_catalog.has_function_privilege(d.refobjid, 'EXECUTE') AND (
-       (d.classid = 'pg_catalog.pg_constraint'::regclass AND d.objid IN (SELECT oid FROM pg_catalog.pg_constraint WHERE conrelid = $1))
-    OR (d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid IN (SELECT oid FROM pg_catalog.pg_attrdef WHERE adrelid = $1))
-    OR (d.classid = 'pg_catalog.pg_class'::regclass AND d.objid IN (SELECT indexrelid FROM pg_catalog.pg_index WHERE indrelid = $1))) ORDER BY 1
-"""
-"""What the table's own texts and columns need of a role that tries them and copies rows by them."""
