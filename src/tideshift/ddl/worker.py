@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +21,7 @@ from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
 from tideshift.ddl.machine import JobState, SchemaState
 from tideshift.ddl.permission import COPIED
 from tideshift.ddl.plan import propose
-from tideshift.ddl.reorg.blockers import end_blockers
+from tideshift.ddl.reorg.blockers import ending_blockers
 from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
 from tideshift.ddl.reorg.old_snapshots import SnapshotWatch
 from tideshift.ddl.reorg.room import see_room
@@ -188,11 +189,8 @@ class Worker:
         if not self.snapshots.is_over(job, tenure):
             drain_a_little(self.database, self.dialect, job)
             return False
-        try:
+        with ending_blockers(self.database, self.dialect, job, tenure):
             swapped = cut_over(self.database, self.dialect, job, stage, tenure)
-        except errors.LockTimeout as error:
-            end_blockers(self.database, self.dialect, job, tenure, error)
-            raise
         if swapped is not None:
             self.snapshots.forget(job.id)
         return True
@@ -200,7 +198,9 @@ class Worker:
     def _change(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
         """Carry a change, or a short step of it, out in one transaction with the job's move; a replaced table is purged later."""
         last = job.current_plan.stages[job.stage + 1].kind is StageKind.LAST
-        with self.database.transaction() as tx:
+        if last and job.strategy == Strategy.IN_PLACE_COLUMN and not self.snapshots.is_over(job, tenure):
+            return False  # An older transaction that first reads the table after the swap would find nothing in the new column.
+        with ending_blockers(self.database, self.dialect, job, tenure) if last else nullcontext(), self.database.transaction() as tx:
             if points.BEFORE_CHANGE.on:
                 points.BEFORE_CHANGE.fire(job=job.id)
             replaced = self.dialect.native.artifacts(job.reorg)
@@ -219,6 +219,7 @@ class Worker:
                 tx, job, "finish" if last else "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
                 revertible=not last, err_count=0, next_try_at=None, error=None,
             )  # fmt: skip
+        self.snapshots.forget(job.id)
         return True
 
     def _pause(self, job: Job, tenure: Tenure) -> bool:

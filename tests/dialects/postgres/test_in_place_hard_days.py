@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from tests.cli.programs import run
@@ -177,6 +178,35 @@ def test_a_blocked_swap_gives_up_and_succeeds_later(made: str) -> None:
         assert engine.finish(job_id).state is JobState.SYNCED
 
     assert rows(made, "SELECT c FROM t WHERE id = 7") == [(77,)]
+
+
+def test_an_old_snapshot_is_waited_for_before_the_swap(made: str) -> None:
+    """Who began before a row was filled would find nothing in the new column: the job says whom it waits for, holds no lock, and goes on when that is over."""
+    with on_engine(made) as engine, application(made) as old, application(made) as other:
+        job_id = engine.ddl.submit(NUMBER, **WAY).id
+        at(engine, job_id, "swap the columns")
+        old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT count(*) FROM pg_catalog.pg_class")
+        job = engine.until(job_id, lambda job: job.error is not None and job.error["code"] == "old_snapshots")
+        assert f"process {old.info.backend_pid} of" in job.error["message"]
+        other.execute("UPDATE t SET c = '77' WHERE id = 7")
+        assert old.execute("SELECT c FROM t WHERE id = 5").fetchone() != (None,)
+        old.execute("COMMIT")
+        assert engine.finish(job_id).state is JobState.SYNCED
+
+    assert rows(made, "SELECT c FROM t WHERE id = 7") == [(77,)]
+
+
+def test_who_is_in_the_way_of_the_swap_is_ended_on_request(made: str) -> None:
+    """Asked for, and only then; the way is free at the next try."""
+    with on_engine(made) as engine, application(made) as old:
+        job_id = engine.ddl.submit(NUMBER, **WAY, parameters={"end_blockers": "on"}).id
+        at(engine, job_id, "swap the columns")
+        old.execute("BEGIN")
+        old.execute("SELECT count(*) FROM t")
+        assert engine.finish(job_id).state is JobState.SYNCED
+        with pytest.raises(psycopg.OperationalError):
+            old.execute("SELECT 1")
 
 
 def test_views_over_the_column_follow(made: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from tideshift.ddl.dialect import Dialect, InTheWay
@@ -12,12 +14,22 @@ from tideshift.store import events
 from tideshift.store.database import Database
 from tideshift.store.lease import Tenure
 
-__all__ = ["end_blockers"]
+__all__ = ["ending_blockers"]
 
 log = logging.getLogger(__name__)
 
 
-def end_blockers(database: Database, dialect: Dialect, job: Job, tenure: Tenure, error: LockTimeout) -> None:
+@contextmanager
+def ending_blockers(database: Database, dialect: Dialect, job: Job, tenure: Tenure) -> Iterator[None]:
+    """Let the one last transaction of a change be tried; where it does not get its locks, who is in the way is ended if that is wished."""
+    try:
+        yield
+    except LockTimeout as error:
+        _end(database, dialect, job, tenure, error)
+        raise
+
+
+def _end(database: Database, dialect: Dialect, job: Job, tenure: Tenure, error: LockTimeout) -> None:
     """End whom a failed try names, but for those that are kept; what is about to be done is written before it is done, and then what became of it."""
     if job.at_cutover("end_blockers") != "on":
         return
