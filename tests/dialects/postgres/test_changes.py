@@ -128,7 +128,7 @@ def test_a_partitioned_table_is_as_large_as_its_partitions(made: str) -> None:
     with on_engine(made) as engine:
         assert str(engine.ddl.plan("ALTER TABLE parts ADD CONSTRAINT x CHECK (id > 0)").plan.strategy) == "native_online"
         with pytest.raises(PlanRefused, match="it is partitioned"):
-            engine.ddl.plan("ALTER TABLE parts ALTER id TYPE bigint USING id + 1")
+            engine.ddl.plan("ALTER TABLE parts ALTER c TYPE varchar(2000)")
 
 
 def test_a_name_without_a_schema_means_what_it_means_to_the_role(made: str) -> None:

@@ -29,6 +29,9 @@ UNION ALL SELECT 'constraint', nspname::text, relname::text, conname::text FROM 
             JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace WHERE conname ~ '{OWN_PATTERN}' AND relname !~ '{OWN_PATTERN}'
 """
 """What has a name of ours, but for what goes with a table of ours."""
+_IS_NO_TABLE = """
+SELECT coalesce((SELECT relkind NOT IN ('r', 'p') FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1)), pg_catalog.to_regtype($1) IS NOT NULL)
+"""
 _LOSING = ("fsync", "full_page_writes", "synchronous_commit")
 """Settings that decide what a crash can take."""
 
@@ -37,9 +40,9 @@ class PostgresCatalog:
     """What is in the database."""
 
     def row_estimate(self, tx: Transaction, table: TableName) -> tuple[int, bool]:
-        """Return the planner's number of rows; nothing is counted."""
-        kind = tx.run_verbatim("SELECT relkind::text FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1)", (qualified(table.schema or "public", table.name),)).scalar()
-        return (find_table(tx, table).rows, False) if kind in ("r", "p") else (0, True)
+        """Return the planner's number of rows; nothing is counted. What is no table (a sequence, a type) has none."""
+        other = tx.run_verbatim(_IS_NO_TABLE, (qualified(table.schema or "public", table.name),)).scalar()
+        return (0, True) if other else (find_table(tx, table).rows, False)
 
     def objects(self, tx: Transaction) -> set[tuple[str, str]]:
         """Return what has a name of ours outside our own schema: type and name behind its schema."""
