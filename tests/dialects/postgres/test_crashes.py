@@ -14,7 +14,7 @@ from tests.dialects.postgres.crashes import SCENARIOS, golden, portrait, strike,
 from tests.dialects.postgres.stepping import as_if_large
 
 MAJORS = (15,)
-PLACES = int(os.environ.get("TIDESHIFT_CRASH_PLACES", "10"))
+PLACES = int(os.environ.get("TIDESHIFT_CRASH_PLACES", "2"))
 FIRST = int(os.environ.get("TIDESHIFT_PROOF_FIRST", "0"))
 
 

@@ -148,7 +148,8 @@ def test_a_blocked_cut_over_gives_up_within_its_budget_lets_a_writer_through_and
     failed = [one["error"]["fields"] for one in moves if one.get("error", {}).get("code") == "lock_timeout"]
     assert len(failed) >= 3
     assert all(150 <= one["waited_ms"] <= 1500 for one in failed), failed
-    assert all([session["process"] for session in one["sessions"]] == [pid] for one in failed[:3]), failed
+    # The writer may be on its way through at the very moment.
+    assert all(pid in [session["process"] for session in one["sessions"]] for one in failed[:3]), failed
     (last,) = (one for one in moves if one["event"] == "finish")
     assert last["tries"] > 3
     assert longest
