@@ -25,7 +25,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tideshift.dialects.sqlite.driver import CACHE_KIB
 from tideshift.dialects.sqlite.library import sqlite_library
 
 CHANGE = "ALTER TABLE items ALTER COLUMN amount TYPE INTEGER USING CAST(amount AS INTEGER)"
@@ -122,7 +121,7 @@ def bare(path: str, result: str, rows_per_chunk: str, pause_seconds: str, synchr
     """Copy the table in the same chunks, with the same triggers and pauses, and nothing else: no checkpoint, no checks."""
     size, pause, pacing = int(rows_per_chunk), float(pause_seconds), threading.Event()
     with closing(open_database(Path(path), synchronous)) as connection:
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA cache_size = -{_cache_kib()}")
         _bare_install(connection)
         (last,) = connection.execute("SELECT max(id) FROM items").fetchone()
         done, copied, begun = 0, 0, time.monotonic()
@@ -157,6 +156,13 @@ def _bare_install(connection: Any) -> None:
         " INSERT INTO changed (id) SELECT new.id WHERE new.id IS NOT old.id; END"
     )
     connection.execute("COMMIT")
+
+
+def _cache_kib() -> int:
+    """Import what it needs only when it is asked for: a script of the twelve steps does not load our libraries."""
+    from tideshift.dialects.sqlite.driver import CACHE_KIB
+
+    return CACHE_KIB
 
 
 def twelve(path: str, result: str, synchronous: str) -> None:

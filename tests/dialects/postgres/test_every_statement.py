@@ -202,6 +202,8 @@ def test_it_ends_as_the_servers_own_and_locks_no_more(name: str, prepared: list[
         monkeypatch.setattr(PostgresNative, "change", watched)
         job = engine.run(case.statement, keep_old_seconds=0)
         assert (job.state, job.error, job.warnings) == (JobState.SYNCED, None, job.warnings if "VALUE" in case.statement or "UNLOGGED" in case.statement else [])
+        assert [one for one in job.warnings if "is unlogged" in one] == job.warnings or "UNLOGGED" not in case.statement
+        assert bool(job.warnings) or "UNLOGGED" not in case.statement
         assert str(job.strategy) == case.strategy
         for _ in range(200):
             if engine.left_behind() == set():  # The replaced table is dropped by a task of its own.
