@@ -10,6 +10,7 @@ import pytest
 from tests.ddl.engine import STAGES
 from tideshift.ddl import points
 from tideshift.ddl.machine import JobState
+from tideshift.ddl.worker import Worker
 from tideshift.dxf.commands import Verdict
 from tideshift.store import points as store_points
 
@@ -117,7 +118,8 @@ def test_a_wish_that_the_worker_has_not_seen_is_not_called_fulfilled(engine, fai
     (member,) = engine.cluster.members.values()
     failpoints.enable(points.AFTER_JOB_READ, "1*call", call=lambda **_: engine.ddl.alter(job.id, {"batch_size": 3}))
 
-    member.owner.duties[0].tick(member.owner.tenure)
+    (worker,) = [duty for duty in member.owner.duties if isinstance(duty, Worker)]
+    worker.tick(member.owner.tenure)
 
     assert engine.outcomes(job.id) == [("alter", [])]
     assert engine.dxf.tasks()[0].meta["parameters"]["batch_size"] == 10
@@ -127,21 +129,26 @@ def test_a_wish_that_the_worker_has_not_seen_is_not_called_fulfilled(engine, fai
     engine.assert_changed(job.id)
 
 
-def test_a_task_that_succeeded_while_the_job_was_paused_is_found(engine):
+def test_a_task_that_succeeded_while_the_job_was_paused_is_found(engine, failpoints):
     """The copy is finished when the pause takes effect; resumed, the job goes on from there and copies nothing again."""
     job = engine.submit()
     engine.cluster.run_until(engine.dxf.tasks)
     (task,) = engine.dxf.tasks()
-    engine.cluster.run_until(lambda: engine.cluster.ended(task.id))
+    answers = []
+
+    def pause_what_has_ended(**_):
+        if not answers and engine.cluster.ended(task.id):
+            answers.extend(engine.ddl.pause(job.id))
+
+    failpoints.enable(points.AFTER_JOB_READ, call=pause_what_has_ended)
+    engine.cluster.run_until(lambda: answers)
     subtasks = engine.dxf.subtasks(task.id)
     assert engine.job(job.id).stage == STAGES.index("reorganize")
-
-    (answer,) = engine.ddl.pause(job.id)
     engine.run_to(job.id, J.PAUSED)
     engine.ddl.resume(job.id)
     engine.run_to(job.id)
 
-    assert answer.verdict is A
+    assert [answer.verdict for answer in answers] == [A]
     engine.assert_changed(job.id)
     assert engine.dxf.subtasks(task.id) == subtasks
 
