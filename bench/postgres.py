@@ -148,13 +148,19 @@ def job(bench: Bench, *, threads: int, statement: str = STATEMENT) -> JobRun:
                 pause.wait(0.01)
             seconds = time.monotonic() - begun
         assert str(state) == "synced", connected.ddl.show(job_id)
+    times = step_seconds(bench)
+    return JobRun(seconds, times[1], times[3])
+
+
+def step_seconds(bench: Bench) -> dict[int, float]:
+    """Return how long each step of the last reorganization took, as its records tell: 1 is the copy, 3 the comparison."""
     times = {}
     with psycopg.connect(bench.url) as connection:
         for table in ("dxf_background_subtask", "dxf_background_subtask_history"):
             tasks = "SELECT id FROM tideshift.dxf_global_task_history WHERE type = 'ddl.reorg'"
             sql = f"SELECT s.step, min(s.start_time), max(s.end_time) FROM tideshift.{table} s WHERE s.task_id IN ({tasks}) GROUP BY s.step"
             times |= {step: (end - start) / 1000 for step, start, end in connection.execute(sql.encode()) if start and end}
-    return JobRun(seconds, times[1], times[3])
+    return times
 
 
 def bare_loop(bench: Bench, *, threads: int) -> float:
@@ -332,6 +338,7 @@ def measure_foreground(bench: Bench) -> None:
     bench.show("update beside the job, p50", quantile(beside, 0.5), "ms")
     bench.show("update beside the job, p99", quantile(beside, 0.99), "ms")
     bench.show("update beside the job, longest (the cut-over's lock among it)", max(beside), "ms", 100)
+    measure_adaptive(bench, quantile(idle, 0.99), bench.rows / step_seconds(bench)[1])
     with foreground(bench) as beside_other:
         other = repack(bench)
     if other is not None:
@@ -340,12 +347,26 @@ def measure_foreground(bench: Bench) -> None:
         bench.show("p99 beside the job, beside that beside pg_repack", quantile(beside, 0.99) / quantile(beside_other, 0.99), "x", 1.0)
 
 
-def job_beside(bench: Bench) -> float:
+def measure_adaptive(bench: Bench, idle_p99: float, full_rate: float) -> None:
+    """The same beside a job that keeps the foreground's latency by itself, and what is left of its speed."""
+    bench.settle()
+    with foreground(bench) as beside:
+        run = job_beside(bench, "--adaptive")
+    rate = bench.rows / step_seconds(bench)[1]
+    bench.show("the adaptive job meanwhile", run, "s")
+    bench.show("update beside the adaptive job, p50", quantile(beside, 0.5), "ms")
+    bench.show("update beside the adaptive job, p99", quantile(beside, 0.99), "ms")
+    bench.show("p99 beside the adaptive job, beside that with nothing", quantile(beside, 0.99) / idle_p99, "x", 1.5)
+    bench.show("rows copied by it", rate, "rows/s")
+    bench.show("of the rate without --adaptive", 100 * rate / full_rate, "%")
+
+
+def job_beside(bench: Bench, *options: str) -> float:
     """Run a job in a process of its own, as an operator would; return its seconds."""
     command = [str(Path(sys.executable).with_name("tideshift")), "--url", bench.url]
     subprocess.run([*command, "init"], check=True, capture_output=True)
     begun = time.monotonic()
-    ended = subprocess.run([*command, "alter", "--yes", "--strategy", "shadow_table", "--threads", "2", STATEMENT], capture_output=True, text=True, check=False)
+    ended = subprocess.run([*command, "alter", "--yes", "--strategy", "shadow_table", "--threads", "2", *options, STATEMENT], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return time.monotonic() - begun
 

@@ -17,6 +17,7 @@ from tests.servers import PostgresServer, Unavailable, fast_folder, sqlite_modul
 
 DATABASES = ("sqlite", "postgres15", "postgres18")
 URL_FIXTURES = {"sqlite": "sqlite_url", "postgres15": "postgres_url", "postgres18": "postgres18_url"}
+SERVER_FIXTURES = {"postgres15": "postgres_server_or_reason", "postgres18": "postgres18_server_or_reason"}
 SEED_VARIABLE = "TIDESHIFT_TEST_SEED"
 SQLITE_FIXTURES = {"sqlite_path", "sqlite_url"}
 SKIP_MARK = "no database "

@@ -82,6 +82,17 @@ PARAMETERS: Mapping[str, Parameter] = {
             text="How much of the time the job may hold the lock of a database with one writer: more is faster, and writers wait more often.",
         ),
         Parameter(
+            name="adaptive",
+            default="off",
+            unit="",
+            minimum=0,
+            maximum=0,
+            applied_by="the running subtask",
+            effective_within="the next chunk",
+            text="Whether the work rests so much that the 99th percentile of an application's small commits stays within 1.5 times of what it is at rest; not on a database with one writer, where lock_share does that.",
+            values="`on` or `off`",
+        ),
+        Parameter(
             name="old_snapshots",
             default="wait 30s",
             unit="",
@@ -208,8 +219,11 @@ def parse_parameters(wished: Mapping[str, Any]) -> dict[str, Any]:
         if name == "max_write_speed":
             parsed[name] = None if value is None else parse_bytes_or_rows(str(value))
             continue
-        if parameter.of_cutover:
-            parsed[name] = parse_old_snapshots(str(value)) if name == "old_snapshots" else parse_on_or_off(name, value)
+        if name == "old_snapshots":
+            parsed[name] = parse_old_snapshots(str(value))
+            continue
+        if name in ("adaptive", "end_blockers"):
+            parsed[name] = parse_on_or_off(name, value)
             continue
         try:
             number = int(str(value))

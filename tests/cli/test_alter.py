@@ -106,7 +106,7 @@ def test_detach_only_submits(shop, inside):
     job = inside("job", "1", "--json", url=shop).document["job"]
     assert job["state"] == "queueing"
     assert {name: value["wished"] for name, value in job["parameters"].items()} == {
-        "threads": 3, "batch_size": 10_000, "max_write_speed": None, "lock_share": 50, "old_snapshots": "wait 30s", "end_blockers": "off",
+        "threads": 3, "batch_size": 10_000, "max_write_speed": None, "lock_share": 50, "adaptive": "off", "old_snapshots": "wait 30s", "end_blockers": "off",
     }  # fmt: skip
     assert ask(shop, "SELECT keep_old_seconds FROM tideshift_ddl_job") == [(7200.0,)]
 

@@ -66,7 +66,7 @@ def test_set_changes_what_is_wished(queued, inside):
     check("answers", ran.document)
     parameters = inside("job", "1", "--json", url=queued).document["job"]["parameters"]
     assert {name: value["wished"] for name, value in parameters.items()} == {
-        "threads": 8, "batch_size": 2000, "max_write_speed": 10485760, "lock_share": 35, "old_snapshots": "wait 30s", "end_blockers": "off",
+        "threads": 8, "batch_size": 2000, "max_write_speed": 10485760, "lock_share": 35, "adaptive": "off", "old_snapshots": "wait 30s", "end_blockers": "off",
     }  # fmt: skip
 
 

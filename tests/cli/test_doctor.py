@@ -12,6 +12,7 @@ import pytest
 from tests.cli.programs import TO_NUMERIC, Started, ask, make_shop, run, without_the_library
 from tests.cli.schema_check import check
 from tests.servers import sqlite_module
+from tests.waiting import until
 from tideshift.config import FAST
 from tideshift.connect import connect
 from tideshift.dialects.points import DISK_FREE
@@ -68,6 +69,7 @@ def test_dead_node_and_capture_that_nobody_reads(tmp_path, inside):
     path = make_shop(tmp_path / "shop.db", rows=40)
     with Started("alter", TO_NUMERIC, *SLOW, url=path) as alter:
         alter.until("reorganize: copy")
+        until(lambda: ask(path, "SELECT 1 FROM tideshift_dxf_background_subtask WHERE state = 'running'"), "a subtask that runs")
         alter.signal(signal.SIGKILL)
         alter.end()
 

@@ -113,7 +113,7 @@ def test_parameters_survive_pause_and_a_change_of_owner(make_engine):
     engine.ddl.pause(job.id)
     engine.run_to(job.id, J.PAUSED)
 
-    engine.ddl.alter(job.id, {"batch_size": 2, "lock_share": 77})
+    engine.ddl.alter(job.id, {"batch_size": 2, "lock_share": 77, "adaptive": "off"})
     engine.cluster.change_owner()
     engine.cluster.run_until(lambda: engine.outcomes(job.id)[-1] == ("alter", ["applied"]))
     engine.ddl.resume(job.id)
@@ -121,7 +121,7 @@ def test_parameters_survive_pause_and_a_change_of_owner(make_engine):
 
     engine.assert_changed(job.id)
     effective = [s.summary["effective"] for s in engine.dxf.subtasks(1) if s.summary.get("effective")]
-    assert effective[-1] == {"threads": 1, "batch_size": 2, "max_write_speed": None, "lock_share": 77}
+    assert effective[-1] == {"threads": 1, "batch_size": 2, "max_write_speed": None, "lock_share": 77, "adaptive": "off"}
 
 
 def test_writers_lose_nothing_while_the_job_is_stopped_and_started(engine):

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 from sqlalchemy import func, insert, select
 
-from tests.conftest import DATABASES, give_up
+from tests.conftest import DATABASES, SERVER_FIXTURES, give_up
 from tests.databases import open_database
 from tests.servers import sqlite_module
 from tideshift.clock import SteppedClock
@@ -33,7 +33,7 @@ def shared_url(request, folder) -> Iterator[str]:
             connection.execute("PRAGMA journal_mode = wal")
         yield f"sqlite:///{path}"
         return
-    server = request.getfixturevalue("postgres_server_or_reason")
+    server = request.getfixturevalue(SERVER_FIXTURES[request.param])
     if isinstance(server, str):
         give_up(request.param, server)
     name = server.create_database()

@@ -123,8 +123,8 @@ def test_a_running_subtask_takes_a_new_value_over_within_a_refresh(make_cluster,
     cluster.run_until(lambda: executor.subtask.summary["chunks"] == chunks + 1)
 
     (row,) = cluster.dxf.subtasks(task.id)
-    assert before.summary["effective"] == {"threads": 1, "batch_size": 1, "max_write_speed": None, "lock_share": 100}
-    assert row.summary["effective"] == {"threads": 1, "batch_size": 4, "max_write_speed": None, "lock_share": 90}
+    assert before.summary["effective"] == {"threads": 1, "batch_size": 1, "max_write_speed": None, "lock_share": 100, "adaptive": "off"}
+    assert row.summary["effective"] == {"threads": 1, "batch_size": 4, "max_write_speed": None, "lock_share": 90, "adaptive": "off"}
     assert row.summary["since"] > before.summary["since"]
     assert row.checkpoint["done"] == rows_before + 4
     assert row.attempt == before.attempt

@@ -22,6 +22,7 @@ from tideshift.ddl.permission import COPIED, why_not
 from tideshift.ddl.plan import Proposal, located, propose, read_change
 from tideshift.ddl.reshaping import Strategy
 from tideshift.dxf.commands import Answer, Verdict, settled, unsettled
+from tideshift.dxf.parameters import refuse_where_one_writes
 from tideshift.store import events
 from tideshift.store.bootstrap import installation_changed
 from tideshift.store.database import Database, Transaction
@@ -67,7 +68,7 @@ class Ddl:
 
         `keep_old_seconds` is how long the replaced table stays (None: the dialect's default); the rest as in `plan`.
         """
-        wished = parse_parameters(parameters or {})
+        wished = self._wished(parameters or {})
         change = read_change(statement, self.dialect.grammar)
         proposal = self.plan(statement, strategy=strategy, allow_column_order_change=allow_column_order_change)
         keep = self.dialect.capabilities.keep_old_seconds if keep_old_seconds is None else keep_old_seconds
@@ -128,10 +129,15 @@ class Ddl:
 
     def alter(self, job_id: int, parameters: Mapping[str, Any], *, if_rev: int | None = None) -> Answer:
         """Wish other parameters for a job; the running subtask takes them over within a second."""
-        wished = parse_parameters(parameters)
+        wished = self._wished(parameters)
         if not wished:
             raise errors.InvalidParameter("nothing to set", hint="Name at least one parameter: " + ", ".join(PARAMETERS))
         return self._ask(job_id, lambda tx, seen: self._alter(tx, seen, wished, if_rev=if_rev))
+
+    def _wished(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        wished = parse_parameters(parameters)
+        refuse_where_one_writes(wished, concurrent_writers=self.dialect.capabilities.concurrent_writers)
+        return wished
 
     def _give(self, command: str, job_ids: tuple[int, ...]) -> list[Answer]:
         """Give one command to several jobs; those of a copied database wait for a person's word on the copy first."""

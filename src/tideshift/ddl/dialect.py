@@ -179,8 +179,11 @@ class Shadow(Protocol):
         """Number what is built of a group after the copy; nothing where it stands from the start."""
         ...
 
-    def build(self, tx: Transaction, reorg: Reorg, number: int) -> None:
-        """Build one of them, unless it stands already. Raises `ValueRefused` when the source's own rows violate it."""
+    def build(self, tx: Transaction, reorg: Reorg, number: int, *, gently: bool = False) -> None:
+        """Build one of them, unless it stands already. Raises `ValueRefused` when the source's own rows violate it.
+
+        `gently`: without helpers of the server's that would take more of the machine.
+        """
         ...
 
     def compare_chunk(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> Comparison:
@@ -267,7 +270,7 @@ class Native(Protocol):
         """
         ...
 
-    def run_alone(self, session: Session, reorg: Reorg, step: int) -> None:
+    def run_alone(self, session: Session, reorg: Reorg, step: int, *, gently: bool = False) -> None:
         """Run a step that commits by itself: see what an earlier try left, then finish it or do it anew. Raises as `change` does."""
         ...
 

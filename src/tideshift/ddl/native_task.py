@@ -35,7 +35,7 @@ class StatementWork:
             points.BEFORE_LONG_STATEMENT.fire(job=self.reorg.job_id, step=self.number)
         if self.reorg.reshaping.native_steps[self.number].kind is StepKind.ALONE:
             with context.alone() as session:
-                self.dialect.native.run_alone(session, self.reorg, self.number)
+                self.dialect.native.run_alone(session, self.reorg, self.number, gently=context.limits.adaptive)
             if points.AFTER_LONG_STATEMENT.on:
                 points.AFTER_LONG_STATEMENT.fire(job=self.reorg.job_id, step=self.number)
             with context.chunk() as chunk:

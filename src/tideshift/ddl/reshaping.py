@@ -8,7 +8,7 @@ from typing import Any
 
 from tideshift.ddl.change import TableName
 
-__all__ = ["SHADOW_INDEX", "ArtifactName", "BuildGroup", "Claim", "NativeStep", "Reorg", "Reshaping", "RowWork", "SqlStep", "StepKind", "Strategy"]
+__all__ = ["SHADOW_INDEX", "UNFINISHED_INDEX", "ArtifactName", "BuildGroup", "Claim", "NativeStep", "Reorg", "Reshaping", "RowWork", "SqlStep", "StepKind", "Strategy"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class BuildGroup(StrEnum):
 
 SHADOW_INDEX = "shadow index"
 """The kind of what goes with the shadow table when that is dropped."""
+UNFINISHED_INDEX = "unfinished index"
+"""The kind of what a statement that was ended may have left; the finished index is no artifact."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tideshift import errors
 from tideshift.ddl import points, queue, tables
 from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.inspection import TRIES_MAX, Inspector
-from tideshift.ddl.job import PLAN_VERSION, Job, Stage, StageKind
+from tideshift.ddl.job import PLAN_VERSION, Artifact, Job, Stage, StageKind
 from tideshift.ddl.machine import JobState, SchemaState
 from tideshift.ddl.permission import COPIED
 from tideshift.ddl.plan import propose
@@ -25,7 +25,7 @@ from tideshift.ddl.reorg.blockers import ending_blockers
 from tideshift.ddl.reorg.cutover import cut_over, drain_a_little
 from tideshift.ddl.reorg.old_snapshots import SnapshotWatch
 from tideshift.ddl.reorg.room import see_room
-from tideshift.ddl.reshaping import ArtifactName, Strategy
+from tideshift.ddl.reshaping import UNFINISHED_INDEX, ArtifactName, Strategy
 from tideshift.ddl.room import RoomKeeper
 from tideshift.ddl.tasks import JobTasks
 from tideshift.dxf.machine import TaskState
@@ -237,14 +237,23 @@ class Worker:
         self.tasks.hand_on_parameters(job)
         with self.database.transaction(write=False) as tx:
             made = tables.artifacts_of(tx, job.id)
-            left = [artifact for artifact in made if artifact.is_purged]
-            captured = any(artifact.kind == "trigger" for artifact in made)
+            left, captured = [artifact for artifact in made if artifact.is_purged], any(artifact.kind == "trigger" for artifact in made)
             if captured and self.dialect.shadow.backlog(tx, job.reorg, limit=0) == 0:
                 return False
         if not captured:
+            self._drop_unfinished(job, [artifact for artifact in made if artifact.kind == UNFINISHED_INDEX])
             return bool(left) and self.tasks.purge(job.id, left[0], wished=job.wished(), seen=job)
         drain_a_little(self.database, self.dialect, job, rounds=5)
         return False
+
+    def _drop_unfinished(self, job: Job, unfinished: list[Artifact]) -> None:
+        """Drop what an ended statement could not take back itself; where its lock is not had now, at a later look. Its next try holds a lock against this."""
+        try:
+            with self.database.transaction() as tx:
+                for artifact in unfinished:
+                    self.dialect.remains.drop(tx, ArtifactName(artifact.kind, artifact.name))
+        except _WAITED_FOR as error:
+            log.info("job %s: what is unfinished stays for now: %s", job.id, error)
 
     def _cancel(self, job: Job, tenure: Tenure) -> bool:
         if not self.tasks.all_ended(job):

@@ -16,7 +16,7 @@ from tideshift import errors
 from tideshift.dxf import points, tables
 from tideshift.dxf.machine import TASK, TaskState
 from tideshift.dxf.node_tables import drain_node
-from tideshift.dxf.parameters import FRAMEWORK_COLUMNS, merge, modification_type, parse_wished
+from tideshift.dxf.parameters import FRAMEWORK_COLUMNS, merge, modification_type, parse_wished, refuse_where_one_writes
 from tideshift.dxf.task import Node, Subtask, Task
 from tideshift.dxf.tasktype import Registry, live_parameters
 from tideshift.fsm import Actor
@@ -207,11 +207,12 @@ class Dxf:
         return [self._ask(task_id, lambda tx, seen: ask_task(tx, seen, "cancel", actor=self.actor)) for task_id in task_ids]
 
     def modify(self, task_id: int, *, if_rev: int | None = None, **parameters: Any) -> Answer:
-        """Ask for other parameters: threads, max_node_count, priority, target_scope, batch_size, max_write_speed, lock_share, and the type's own."""
+        """Ask for other parameters: threads, max_node_count, priority, target_scope, batch_size, max_write_speed, lock_share, adaptive, and the type's own."""
         if not parameters:
             raise errors.InvalidParameter("nothing to modify", hint="Name at least one parameter.")
         try:
             wished = parse_wished(parameters, live_parameters(self.registry, self.show(task_id).type))
+            refuse_where_one_writes(wished, concurrent_writers=self.database.driver.capabilities.concurrent_writers)
         except errors.NotFound as error:
             return Answer(id=task_id, verdict=Verdict.NOT_FOUND, reason=error.message)
 

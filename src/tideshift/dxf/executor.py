@@ -32,7 +32,7 @@ from tideshift.dxf.handover.tables import move_finished
 from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.ownership import own_row, see_gone
 from tideshift.dxf.pace import Last, Pace, limits_of
-from tideshift.dxf.parameters import Limits
+from tideshift.dxf.parameters import Limits, threads_per_node
 from tideshift.dxf.retries import DISK_FULL_FAILURES_SAID, PASSING, ErrorClass, Retries, error_class
 from tideshift.dxf.task import Subtask, Task
 from tideshift.dxf.tasktype import Chunk, Registry, Work
@@ -54,8 +54,7 @@ class Executor:
         self, database: Database, registry: Registry, task: Task, subtask: Subtask, *, node: str, session: Session, stop: threading.Event,
         succession: Succession | None = None, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        self.database = database
-        self.registry = registry
+        self.database, self.registry = database, registry
         self.task = task
         self.subtask = subtask
         self.node = node
@@ -74,7 +73,7 @@ class Executor:
         self._sharers = 1
         self._refreshed_at = database.clock.monotonic()
         self._retries = Retries(database.clock, database.profile, before=subtask.retries)
-        self._pace = Pace(shares_lock=not database.driver.capabilities.concurrent_writers)
+        self._pace = Pace(shares_lock=not database.driver.capabilities.concurrent_writers, pulse=None if succession is None else succession.pulse)
         self._ending: tuple[str, dict[str, Any]] | None = None
         self._must_look = False
 
@@ -200,7 +199,8 @@ class Executor:
     def alone(self) -> Iterator[Session]:
         """Give the connection outside any transaction, once it stands on the subtask's row."""
         self._assert_recorded()
-        yield self._session
+        with self._pace.alone(self.limits, self.database.clock):
+            yield self._session
 
     @contextmanager
     def chunk(self, *, write: bool = True) -> Iterator[Chunk]:
@@ -209,14 +209,14 @@ class Executor:
             points.BEFORE_CHUNK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
         clock = self.database.clock
         if write:
-            with self._session.transaction(durable=False, lock_share_percent=self.limits.lock_share_percent) as tx:
+            with self._pace.working(self.limits), self._session.transaction(durable=False, lock_share_percent=self.limits.lock_share_percent) as tx:
                 self._assert_recorded()
                 begun = clock.monotonic()
                 chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
                 yield chunk
                 recorded = self._record(tx, chunk)
         else:
-            with self._session.transaction(write=False) as tx:
+            with self._pace.working(self.limits), self._session.transaction(write=False) as tx:
                 self._assert_recorded()
                 begun = clock.monotonic()
                 chunk = Chunk(tx=tx, checkpoint=dict(self.subtask.checkpoint))
@@ -228,7 +228,7 @@ class Executor:
         self.subtask = recorded
         ended = clock.monotonic()
         chunk.held_seconds = ended - begun
-        self._pace.last = Last(ended, chunk.held_seconds, chunk.rows, chunk.size_bytes)
+        self._pace.last = Last(ended, chunk.held_seconds, chunk.rows, chunk.size_bytes, chunk.urgent)
         if write:
             self._session.relieve()
         if points.AFTER_CHUNK.on:
@@ -237,7 +237,7 @@ class Executor:
     def _record(self, tx: Transaction, chunk: Chunk) -> Subtask:
         if points.AFTER_CHUNK_WORK.on:
             points.AFTER_CHUNK_WORK.fire(task=self.task.id, subtask=self.subtask.id, node=self.node)
-        threads = self.task.concurrency if self.database.driver.capabilities.concurrent_writers else 1
+        threads = threads_per_node(self.task, concurrent_writers=self.database.driver.capabilities.concurrent_writers)
         effective = {"threads": threads, **Limits.of(self.task).as_record()}  # what is in force for the task: a write speed is over all its subtasks
         summary = self._pace.summary(
             self.subtask.summary, chunk, effective=effective, limits=self.limits, now=self.database.clock.monotonic(), now_ms=tx.stamp_ms
@@ -275,7 +275,7 @@ class Executor:
         self._refreshed_at = self.database.clock.monotonic()
 
     def _count_sharers(self, tx: Transaction) -> int:
-        if not self._shares_speed:
+        if not self._shares:
             return 1  # there is nothing to share
         return max(1, tables.step_counts(tx, self.task.id, self.subtask.step).get(SubtaskState.RUNNING, 1))
 
@@ -362,7 +362,7 @@ class Executor:
 
     def _settled(self, task: Task, claimed: list[Subtask], *, goes_on: bool) -> None:
         now = self.database.clock.monotonic()
-        self._batch.wrote(size_max=1 if self._succession is None or self._shares_speed else self._succession.claims_max)
+        self._batch.wrote(size_max=1 if self._succession is None or self._shares else self._succession.claims_max)
         if claimed:
             self._batch.claimed(now, claimed)
             self._refreshed_at = now
@@ -371,8 +371,8 @@ class Executor:
         self.ended = True
 
     @property
-    def _shares_speed(self) -> bool:
-        return self.task.meta.get("parameters", {}).get("max_write_speed") is not None
+    def _shares(self) -> bool:
+        return Limits.of(self.task).are_shared
 
     def _hand_over(self, task: Task) -> None:
         """Let a successor go on with the next claimed subtask, as slowly as the limits ask after our last chunk."""

@@ -17,6 +17,8 @@ from tideshift.dxf import points, tables
 from tideshift.dxf.executor import Executor
 from tideshift.dxf.handover.tables import due_next, move_claimed
 from tideshift.dxf.machine import SubtaskState, TaskState
+from tideshift.dxf.parameters import threads_per_node
+from tideshift.dxf.pulse import Pulse
 from tideshift.dxf.task import Subtask, Task
 from tideshift.dxf.tasktype import Registry
 from tideshift.store.database import Database, Transaction
@@ -43,6 +45,8 @@ class WorkerNode:
         self.slots = slots
         self.scope = scope
         self.name = name or node_name()
+        self.pulse = Pulse(database.apart(), node=self.name) if database.driver.capabilities.concurrent_writers else None
+        """What adaptive work here asks how much it may work."""
         self.stopping = threading.Event()
         self.draining = threading.Event()
         """Set when nothing new shall be started here, while what runs goes on to its end."""
@@ -193,8 +197,8 @@ class WorkerNode:
                 executor.interrupt()
 
     def threads_of(self, task: Task) -> int:
-        """Return how many subtasks of a task may run here at once: one where the database has one writer."""
-        return task.concurrency if self.database.driver.capabilities.concurrent_writers else 1
+        """Return how many subtasks of a task may run here at once: one where the database has one writer, and of an adaptive task."""
+        return threads_per_node(task, concurrent_writers=self.database.driver.capabilities.concurrent_writers)
 
     def _due(self) -> tuple[list[tuple[Task, Subtask]], dict[int, Task]]:
         """Read what waits here, best rank first, no more of a task than could start at once; and the tasks that run."""

@@ -10,7 +10,7 @@ from tideshift.dxf.task import Node, from_row
 from tideshift.store.database import Transaction
 from tideshift.store.tables import METADATA, Json
 
-__all__ = ["alive_nodes", "delete_node", "drain_node", "node", "nodes", "put_node", "touch_node"]
+__all__ = ["alive_nodes", "beat_node", "delete_node", "drain_node", "node", "nodes", "put_node", "touch_node"]
 
 node = Table(
     "dist_framework_meta",
@@ -54,6 +54,11 @@ def touch_node(tx: Transaction, host: str, *, draining: bool) -> bool | None:
     if tx.execute(update(node).where(node.c.host == host).values(values)).rowcount != 1:
         return None
     return bool(tx.execute(select(node.c.draining).where(node.c.host == host)).scalar_one())
+
+
+def beat_node(tx: Transaction, host: str) -> None:
+    """Write a node's row as it is: a small write that is no heartbeat."""
+    tx.execute(update(node).where(node.c.host == host).values(host=node.c.host))
 
 
 def drain_node(tx: Transaction, host: str) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tideshift.clock import Clock
 from tideshift.dxf.parameters import Limits
+from tideshift.dxf.pulse import Pulse
 from tideshift.dxf.task import Subtask, Task
 from tideshift.dxf.tasktype import Chunk
 from tideshift.dxf.throttle import NO_PAUSE, Pause, pause_after
@@ -34,13 +37,15 @@ class Last:
     held_seconds: float
     rows: int
     size_bytes: int
+    urgent: bool = False
 
 
 class Pace:
     """The measured course of one attempt."""
 
-    def __init__(self, *, shares_lock: bool) -> None:
+    def __init__(self, *, shares_lock: bool, pulse: Pulse | None = None) -> None:
         self.last: Last | None = None
+        self._pulse = pulse
         self._shares_lock = shares_lock
         self._since_ms: int | None = None
 
@@ -48,9 +53,30 @@ class Pace:
         """Return the pause after the last chunk."""
         if self.last is None:
             return NO_PAUSE
+        duty = self._pulse.duty(sharers=limits.sharers) if limits.adaptive and not self.last.urgent and self._pulse is not None else None
         return pause_after(
-            limits, held_seconds=self.last.held_seconds, rows=self.last.rows, size_bytes=self.last.size_bytes, shares_lock=self._shares_lock
+            limits, held_seconds=self.last.held_seconds, rows=self.last.rows, size_bytes=self.last.size_bytes, shares_lock=self._shares_lock, duty=duty
         )
+
+    @contextmanager
+    def working(self, limits: Limits) -> Iterator[None]:
+        """Tell the pulse, where the work is adaptive, that the database is kept busy for a while."""
+        if limits.adaptive and self._pulse is not None:
+            self._pulse.duty()  # so that rest is known before the first pause is asked for
+            with self._pulse.working():
+                yield
+        else:
+            yield
+
+    @contextmanager
+    def alone(self, limits: Limits, clock: Clock) -> Iterator[None]:
+        """The same for a statement that is no chunk; adaptive work rests after it as after a chunk."""
+        begun = clock.monotonic()
+        with self.working(limits):
+            yield
+        if limits.adaptive:
+            ended = clock.monotonic()
+            self.last = Last(ended, ended - begun, 0, 0)
 
     def due(self, limits: Limits) -> float | None:
         """Return when the next chunk may begin; None before the first one."""

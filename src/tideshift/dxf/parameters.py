@@ -6,6 +6,7 @@ targets, so that applying it twice is the same as once. A later value for the sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from tideshift.errors import InvalidParameter
 
 __all__ = [
     "FRAMEWORK_COLUMNS", "FRAMEWORK_TYPES", "Limits", "MODIFICATION_TYPES", "Mailbox", "apply_to_parameters", "merge", "modification_type", "parameter_of",
-    "parse_wished", "pending_mailbox",
+    "parse_wished", "pending_mailbox", "refuse_where_one_writes", "threads_per_node",
 ]  # fmt: skip
 
 MODIFICATION_TYPES = {
@@ -27,6 +28,7 @@ MODIFICATION_TYPES = {
     "batch_size": "modify_batch_size",
     "max_write_speed": "modify_max_write_speed",
     "lock_share": "modify_lock_share",
+    "adaptive": "modify_adaptive",
 }
 """The name of a parameter and TiDB's name of its modification, also for what TiDB cannot modify; a type's own parameters follow the same pattern."""
 FRAMEWORK_COLUMNS = {
@@ -40,6 +42,7 @@ FRAMEWORK_TYPES = frozenset(FRAMEWORK_COLUMNS)
 _PARAMETER_OF = {kind: name for name, kind in MODIFICATION_TYPES.items()}
 _RANGES = {"max_node_count": (0, 1024), "priority": (1, 1024)}
 SCOPE_LENGTH_MAX = 64
+ADAPTIVE_CHUNK_SECONDS = 0.01
 
 
 def modification_type(parameter: str) -> str:
@@ -73,6 +76,15 @@ def parse_wished(wished: Mapping[str, Any], own: Mapping[str, Callable[[Any], An
     return parsed
 
 
+def refuse_where_one_writes(wished: Mapping[str, Any], *, concurrent_writers: bool) -> None:
+    """Raise `InvalidParameter` for what paces work beside writers that need not wait for it, where everybody waits for one lock."""
+    if wished.get("adaptive") == "on" and not concurrent_writers:
+        raise InvalidParameter(
+            "adaptive: this database has one writer at a time, who waits for every chunk whatever rests there are between them",
+            hint="lock_share says how much of the time the work may hold that lock.",
+        )
+
+
 def _whole(name: str, value: Any, least: int, most: int) -> int:
     try:
         number = int(str(value))
@@ -89,6 +101,11 @@ def _scope(value: Any) -> str:
     return value
 
 
+def threads_per_node(task: Task, *, concurrent_writers: bool) -> int:
+    """Return how many subtasks of a task a node runs at once: adaptive work leaves the machine to others, so one."""
+    return task.concurrency if concurrent_writers and not Limits.of(task).adaptive else 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The parameters in force for one subtask now."""
@@ -98,6 +115,9 @@ class Limits:
     write_bytes_per_second_max: int | None
     write_rows_per_second_max: int | None
     lock_share_percent: int
+    adaptive: bool
+    sharers: int
+    """How many subtasks run, on all nodes, among whom a write speed or what adaptive work may slow is divided; counted only for those."""
 
     @classmethod
     def of(cls, task: Task, *, sharers: int = 1) -> Limits:
@@ -112,7 +132,19 @@ class Limits:
             write_bytes_per_second_max=amount if unit == "bytes" else None,
             write_rows_per_second_max=amount if unit == "rows" else None,
             lock_share_percent=wished.get("lock_share", PARAMETERS["lock_share"].default),
+            sharers=sharers,
+            adaptive=wished.get("adaptive", PARAMETERS["adaptive"].default) == "on",
         )
+
+    @property
+    def chunk_seconds_max(self) -> float:
+        """Return how long a chunk should last at most: adaptive work is done in small pieces with a rest after each."""
+        return ADAPTIVE_CHUNK_SECONDS if self.adaptive else math.inf
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether something is divided among the running subtasks."""
+        return self.adaptive or self.write_bytes_per_second_max is not None or self.write_rows_per_second_max is not None
 
     def as_record(self) -> dict[str, Any]:
         """Give the acknowledgement that a node writes beside its progress, by the names that a person uses."""
@@ -121,7 +153,7 @@ class Limits:
             speed = f"{self.write_bytes_per_second_max} bytes"
         elif self.write_rows_per_second_max is not None:
             speed = f"{self.write_rows_per_second_max} rows"
-        return {"batch_size": self.batch_size_rows, "max_write_speed": speed, "lock_share": self.lock_share_percent}
+        return {"batch_size": self.batch_size_rows, "max_write_speed": speed, "lock_share": self.lock_share_percent, "adaptive": "on" if self.adaptive else "off"}
 
 
 @dataclass(frozen=True)

@@ -15,4 +15,5 @@ AFTER_CHUNK_WORK = point("dxf.after_chunk_work", "A chunk's work is done in its 
 AFTER_CHECKPOINT = point("dxf.after_checkpoint", "A chunk's checkpoint is written and guarded, its commit comes next.")
 AFTER_CHUNK = point("dxf.after_chunk", "A chunk and its checkpoint are committed.")
 BEFORE_RESCUE = point("dxf.before_rescue", "The owner is about to take a subtask from a dead node.")
+BEFORE_PULSE = point("dxf.before_pulse", "A small commit that is timed for an adaptive task comes next.")
 BEFORE_HEARTBEAT = point("dxf.before_heartbeat", "A node is about to write its heartbeat.")

@@ -7,6 +7,7 @@ cutting asks the database; cursor and control are pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,9 +55,9 @@ class ChunkControl:
     def __post_init__(self) -> None:
         self.rows = self.rows_start
 
-    def next_rows(self, *, rows_max: int) -> int:
-        """Return the size of the next chunk."""
-        return max(1, min(self.rows, rows_max))
+    def next_rows(self, *, rows_max: int, seconds_max: float = math.inf) -> int:
+        """Return the size of the next chunk, smaller in proportion where it may not last as long as the target."""
+        return max(1, min(int(self.rows * min(1.0, seconds_max / self.target_seconds)), rows_max))
 
     def observe(self, *, rows: int, seconds: float) -> None:
         """Learn from a chunk that held `rows` rows for `seconds`; an empty one teaches nothing."""

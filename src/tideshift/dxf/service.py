@@ -1,6 +1,6 @@
 """Runs an owner and a node in one process: the threads around the loops, and an orderly end.
 
-Threads: heartbeat, owner, node, and one per executor. The heartbeat renews the lease too, both through connections that
+Threads: heartbeat, owner, node, pulse, and one per executor. The heartbeat renews the lease too, both through connections that
 nothing else uses and that stay open, so that neither a pool nor a server without a free connection can make a live node look
 dead. What starves a thread is a statement of C that holds the interpreter's lock: then the node is taken for dead, and its
 work is fenced like that of any other. `stop` ends them within the stop budget: no new chunk starts, the chunk in flight is finished or rolled
@@ -60,7 +60,7 @@ class Service:
     def __enter__(self) -> Self:
         self.node.register(self._version)
         self._beat()  # the connection is made before there is any work that could be in its way
-        for name, loop in (("heartbeat", self._heartbeat), ("owner", self._own), ("node", self._execute)):
+        for name, loop in (("heartbeat", self._heartbeat), ("owner", self._own), ("node", self._execute), ("pulse", self._feel)):
             self._spawn(name, loop)
         return self
 
@@ -82,6 +82,8 @@ class Service:
         self._threads.clear()
         self._last_words(deadline)
         self._heart.close()
+        if self.node.pulse is not None:
+            self.node.pulse.close()
 
     def drain(self) -> None:
         """Begin nothing new: chunked work is given back between two chunks, what cannot be cut is finished."""
@@ -107,6 +109,8 @@ class Service:
 
     def wake(self) -> None:
         """Let the loops look now instead of at the next scan."""
+        if self.node.pulse is not None and self.node.stopping.is_set():
+            self.node.pulse.asked.set()
         self._owner_wake.set()
         self._node_wake.set()
 
@@ -146,6 +150,16 @@ class Service:
             self._see_version()
         except (errors.Retryable, errors.CannotReach, errors.AmbiguousCommit, errors.DiskFull) as error:
             log.warning("no heartbeat: %s", error)
+
+    def _feel(self) -> None:
+        """Beat the node's pulse while adaptive work asks for it."""
+        pulse, stopping = self.node.pulse, self.node.stopping
+        while pulse is not None and not stopping.is_set():
+            seconds = pulse.beat()
+            if seconds == float("inf"):
+                pulse.asked.wait()  # no time passes for somebody who waits for a question
+            else:
+                self.database.clock.wait(stopping, seconds)
 
     def _see_version(self) -> None:
         """Stop where somebody has taken the system tables to another version: what this one writes may mean something else there."""

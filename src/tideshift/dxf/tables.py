@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from tideshift.dxf import points
 from tideshift.dxf.machine import SUBTASK, TASK, SubtaskState, TaskState
-from tideshift.dxf.node_tables import delete_node, nodes, put_node, touch_node
+from tideshift.dxf.node_tables import beat_node, delete_node, nodes, put_node, touch_node
 from tideshift.dxf.progress_tables import insert_total
 from tideshift.dxf.task import INIT, Placed, Subtask, Task, from_row
 from tideshift.errors import MoveNotAllowed, NotFound, StateChanged, SubtaskLost
@@ -42,7 +42,7 @@ from tideshift.store.lease import Tenure, tenure_guard
 from tideshift.store.tables import METADATA, Json
 
 __all__ = [
-    "active_subtasks", "assign_subtasks", "checkpoint_subtask", "delete_node", "finished_tasks", "finished_tasks_with_subtasks", "first_pending", "given_to",
+    "active_subtasks", "assign_subtasks", "beat_node", "checkpoint_subtask", "delete_node", "finished_tasks", "finished_tasks_with_subtasks", "first_pending", "given_to",
     "in_states", "insert_subtasks", "insert_task", "live_tasks", "move_subtask", "move_task", "nodes", "prune_subtask_history", "put_node", "record_session", "running_anywhere", "step_counts", "subtask_by_id", "subtasks_of", "subtasks_to_history", "task_by_id",
     "task_by_key", "telling_subtasks", "touch_node",
 ]  # fmt: skip

@@ -31,6 +31,8 @@ class Chunk:
     size_bytes: int = 0
     counters: dict[str, int] | None = None
     """Other counters to add up in the subtask's summary."""
+    urgent: bool = False
+    """Whether adaptive work does not rest after it: what must keep up with the application's own writes falls behind for ever otherwise."""
     held_seconds: float = 0.0
     """How long the transaction took, commit included; known once the chunk is over."""
 

@@ -85,6 +85,16 @@ class Transaction:
             points.AFTER_STATEMENT.fire(kind="system")
         return result
 
+    def others_at_work(self) -> bool:
+        """Whether somebody else used this database within the last seconds; true where that cannot be known."""
+        try:
+            return self.driver.others_at_work(self.connection)
+        except Exception as error:
+            bare = self.database.driver_error(error)
+            if bare is None:
+                raise
+            self.database.raise_meaning(bare, statement="others at work")
+
     def run_verbatim(self, sql: str, binds: tuple[Any, ...] = ()) -> Rows:
         """Execute one text on user tables exactly as it stands, by the driver's own cursor."""
         if points.BEFORE_STATEMENT.on:

@@ -108,6 +108,10 @@ class Driver(Protocol):
         """End the statement that another thread runs on this connection, if there is one; it fails there as one to try again."""
         ...
 
+    def others_at_work(self, connection: Connection) -> bool:
+        """Whether a session that is not of tideshift's used this database within the last two seconds; true where that cannot be known."""
+        ...
+
     def stream_verbatim(self, connection: Connection, sql: str, binds: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         """Execute one text and yield its rows without holding them all."""
         ...

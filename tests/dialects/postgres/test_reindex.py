@@ -111,7 +111,7 @@ def test_a_command_ends_it_and_nothing_half_made_stays(command: str, made: str, 
             getattr(engine.ddl, command)(job_id)
             wanted = JobState.PAUSED if command == "pause" else JobState.ROLLBACK_DONE
             until(lambda: engine.ddl.job(job_id).state is wanted, lambda: str(engine.ddl.show(job_id)))
-            assert rows(made, HALF_MADE) == []
+            until(lambda: rows(made, HALF_MADE) == [], "nothing half made")
 
         job_id = stop_while_it_waits(engine, made, f"REINDEX INDEX {BY_B}", stop)
         assert catalogue(made, T) == before
@@ -122,6 +122,24 @@ def test_a_command_ends_it_and_nothing_half_made_stays(command: str, made: str, 
             assert rows(made, f"SELECT '{BY_B}'::regclass::oid") != oid
 
     assert catalogue(made, T) == before
+
+
+def test_what_cannot_be_dropped_at_once_goes_while_the_job_is_paused(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that reads the table keeps the half made index where it is; the job is paused all the same, and drops it once it can."""
+    with on_engine(made) as engine, as_if_large(monkeypatch):
+
+        def stop(job_id: int, old: Any) -> None:
+            with application(made) as reader:
+                reader.execute(f"BEGIN; SELECT 1 FROM {T} LIMIT 1".encode())
+                engine.ddl.pause(job_id)
+                until(lambda: engine.ddl.job(job_id).state is JobState.PAUSED, lambda: str(engine.ddl.show(job_id)))
+                assert len(rows(made, HALF_MADE)) == 1
+                reader.execute(b"COMMIT")
+            until(lambda: rows(made, HALF_MADE) == [], "nothing half made")
+            assert engine.ddl.job(job_id).state is JobState.PAUSED
+            assert engine.ddl.job(job_id).error is None
+
+        stop_while_it_waits(engine, made, f"REINDEX INDEX {BY_B}", stop)
 
 
 def test_a_killed_session_costs_one_more_try(made: str, monkeypatch: pytest.MonkeyPatch) -> None:

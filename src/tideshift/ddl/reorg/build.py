@@ -45,7 +45,7 @@ class BuildWork:
         """Build it."""
         with context.chunk() as chunk:
             self.dialect.shadow.check(chunk.tx, self.reorg)
-            self.dialect.shadow.build(chunk.tx, self.reorg, self.number)
+            self.dialect.shadow.build(chunk.tx, self.reorg, self.number, gently=context.limits.adaptive)
             if points.AFTER_BUILD.on:
                 points.AFTER_BUILD.fire(job=self.reorg.job_id, number=self.number)
         return False

@@ -33,7 +33,7 @@ class CatchUpWork:
             left = self.dialect.shadow.backlog(chunk.tx, self.reorg, limit=BACKLOG_SHOWN)
             if points.AFTER_APPLY.on:
                 points.AFTER_APPLY.fire(job=self.reorg.job_id, subtask=context.subtask.id)
-            chunk.checkpoint = {"backlog": left}
+            chunk.checkpoint, chunk.urgent = {"backlog": left}, True
             chunk.counters = {"log_rows": batch.log_rows, "log_keys": batch.keys}
         self.control.observe(rows=batch.log_rows, seconds=chunk.held_seconds)
         return left > CUTOVER_ROWS

@@ -23,7 +23,7 @@ class CheckRowsWork:
         cursor = Cursor.of(context.subtask.meta, context.subtask.checkpoint)
         if cursor.finished:
             return False
-        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows, seconds_max=context.limits.chunk_seconds_max)
         clock = context.database.clock
         with context.chunk(write=False) as chunk:
             begun = clock.monotonic()

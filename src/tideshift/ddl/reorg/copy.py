@@ -34,7 +34,7 @@ class CopyWork:
         except DiskFull:
             self.drain.look_next()
             raise
-        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows, seconds_max=context.limits.chunk_seconds_max)
         with context.chunk() as chunk:
             self.dialect.shadow.check(chunk.tx, self.reorg)
             result = self.dialect.shadow.copy_chunk(chunk.tx, self.reorg, cursor.rest, rows_max=rows_max)

@@ -54,6 +54,7 @@ class Drain:
         with context.chunk() as chunk:
             shadow.check(chunk.tx, self.reorg)
             batch = shadow.apply_batch(chunk.tx, self.reorg, rows_max=rows_max)
+            chunk.urgent = True
             chunk.counters = {"log_rows": batch.log_rows, "chunks": 0, "drains": 1}
         self.control.observe(rows=batch.log_rows, seconds=chunk.held_seconds)
         if backlog - batch.log_rows >= self.rows_soft:

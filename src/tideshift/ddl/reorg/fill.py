@@ -41,7 +41,7 @@ class FillWork:
         cursor = Cursor.of(context.subtask.meta, context.subtask.checkpoint)
         if cursor.finished:
             return self._tidy(context, cursor)
-        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows, seconds_max=context.limits.chunk_seconds_max)
         with context.chunk() as chunk:
             result = self.dialect.in_place.fill_chunk(chunk.tx, self.reorg, cursor.rest, rows_max=rows_max)
             if points.AFTER_FILL_CHUNK.on:
@@ -81,7 +81,7 @@ class CompareWork:
         cursor = Cursor.of(context.subtask.meta, context.subtask.checkpoint)
         if cursor.finished:
             return False
-        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows, seconds_max=context.limits.chunk_seconds_max)
         with context.chunk(write=False) as chunk:
             found = self.dialect.in_place.compare_chunk(chunk.tx, self.reorg, cursor.rest, rows_max=rows_max)
             if found.differing:

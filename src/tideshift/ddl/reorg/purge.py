@@ -39,7 +39,7 @@ class PurgeWork:
         """Delete one chunk of rows, or drop the table once it is empty; one that was rebuilt under one lock is dropped as it is."""
         if points.BEFORE_PURGE_CHUNK.on:
             points.BEFORE_PURGE_CHUNK.fire(job=self.job_id)
-        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows, seconds_max=context.limits.chunk_seconds_max)
         if self._warms_up:
             with context.database.session() as session:
                 with session.transaction(write=False) as tx:

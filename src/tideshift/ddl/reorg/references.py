@@ -22,7 +22,7 @@ class ReferencesWork:
     def step(self, context: Context) -> bool:
         """Look at the next rows."""
         seen = context.subtask.checkpoint.get("seen")
-        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows, seconds_max=context.limits.chunk_seconds_max)
         clock = context.database.clock
         with context.chunk(write=False) as chunk:
             begun = clock.monotonic()

@@ -51,7 +51,7 @@ class VerifyWork:
             return False
         if self.drain.step(context):
             return True
-        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows)
+        rows_max = self.control.next_rows(rows_max=context.limits.batch_size_rows, seconds_max=context.limits.chunk_seconds_max)
         clock = context.database.clock
         with context.chunk(write=False) as chunk:
             begun = clock.monotonic()

@@ -28,9 +28,9 @@ SELECT x.indisvalid AND x.indisready FROM pg_catalog.pg_index x WHERE x.indexrel
 """
 
 
-def run(session: Session, reorg: Reorg, detail: dict[str, Any]) -> None:
+def run(session: Session, reorg: Reorg, detail: dict[str, Any], *, gently: bool) -> None:
     """Run one of them, or what is left to do of it."""
-    settings = {**_ALONE, "search_path": reorg.reshaping.detail["search_path"]}
+    settings = {**_ALONE, "search_path": reorg.reshaping.detail["search_path"], **({"max_parallel_maintenance_workers": "0"} if gently else {})}
     _BY_KIND[detail["does"]](session, detail, settings)
 
 

@@ -11,7 +11,7 @@ from tideshift.dialects.postgres.layout import IndexPlan, Layout, Names
 from tideshift.errors import ValueRefused
 from tideshift.store.database import ConstraintViolated, Transaction
 
-__all__ = ["ANALYZE", "build", "build_key", "group_of"]
+__all__ = ["ANALYZE", "GENTLY", "build", "build_key", "group_of"]
 
 ANALYZE = -1
 """The number of the last build: statistics, so that the first statement on the new table is planned as the last on the old one."""
@@ -26,6 +26,9 @@ def group_of(layout: Layout, group: BuildGroup) -> list[int]:
         BuildGroup.LAST: [ANALYZE],
     }
     return by_group[group]
+
+
+GENTLY = "SET LOCAL max_parallel_maintenance_workers = 0"
 
 
 def build(tx: Transaction, layout: Layout, names: Names, number: int, *, settle: Callable[[], object] | None = None) -> None:

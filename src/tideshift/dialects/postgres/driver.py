@@ -68,6 +68,10 @@ _MEANING = {
     "55P03": Failure.LOCK_TIMEOUT,
     "53100": Failure.DISK_FULL,
 }
+_OTHERS_AT_WORK = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND coalesce(backend_type, 'client backend') = 'client backend'
+  AND application_name IS DISTINCT FROM current_setting('application_name') AND (state_change IS NULL OR state <> 'idle' OR state_change > now() - interval '2 s'))
+"""
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "40003"})
 
 
@@ -213,6 +217,11 @@ class PostgresDriver:
             cursor.execute(sql.encode(), binds or None)
             rows = cursor.fetchall() if cursor.description else []
             return rows, cursor.rowcount
+
+    def others_at_work(self, connection: Connection) -> bool:
+        """See it in the server's list of sessions; of other roles' it tells a plain role nothing, so theirs count as busy."""
+        (others,) = _dbapi(connection).execute(_OTHERS_AT_WORK).fetchone() or (True,)
+        return bool(others)
 
     def run_alone(self, connection: Connection, sql: str, settings: Mapping[str, str]) -> None:
         """Execute one text in the mode of one statement per transaction, and go back from that mode whatever happens."""

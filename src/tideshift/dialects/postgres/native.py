@@ -100,12 +100,12 @@ class PostgresNative:
         which = f"a row of {table}" if not row else f"the row of {table} with ({key or 'ctid'}) = ({', '.join(map(str, row[0]))})"
         return f"{which} does not fit: {condition}"
 
-    def run_alone(self, session: Session, reorg: Reorg, step: int) -> None:
+    def run_alone(self, session: Session, reorg: Reorg, step: int, *, gently: bool = False) -> None:
         """Run a statement that commits by itself, after seeing what an earlier try has left."""
         with session.transaction(write=False) as tx:
             see_unchanged(tx, reorg)
             see_partitions(tx, reorg.reshaping.detail["oid"], reorg.reshaping.native_steps[step].detail)
-        alone.run(session, reorg, named_detail(reorg.reshaping.native_steps[step].detail, reorg))
+        alone.run(session, reorg, named_detail(reorg.reshaping.native_steps[step].detail, reorg), gently=gently)
 
     def inspect(self, session: Session, reorg: Reorg) -> None:
         """See with a connection that did not change anything that the catalogue is what was planned."""

@@ -10,16 +10,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tideshift.ddl.reshaping import ArtifactName
+from tideshift.ddl.reshaping import UNFINISHED_INDEX, ArtifactName
 from tideshift.dialects.postgres import locks
 from tideshift.dialects.postgres.names import parts_of, qualified
 from tideshift.errors import SchemaChanged
 from tideshift.store.database import Transaction
 
-__all__ = ["ARTIFACT", "Remade", "clean", "look"]
-
-ARTIFACT = "unfinished index"
-"""The kind of what a cut-off REINDEX may have left; its name says which index was to be made again."""
+__all__ = ["Remade", "clean", "look"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Remade:
     @property
     def artifact(self) -> ArtifactName:
         """Name what may be left of it; all that is needed to find it again."""
-        return ArtifactName(ARTIFACT, f'{self.quoted}."{self.oid}"."{" ".join(map(str, self.known))}"')
+        return ArtifactName(UNFINISHED_INDEX, f'{self.quoted}."{self.oid}"."{" ".join(map(str, self.known))}"')
 
     def as_record(self) -> dict[str, Any]:
         """Give the stored form."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tideshift.ddl.reshaping import ArtifactName
+from tideshift.ddl.reshaping import UNFINISHED_INDEX, ArtifactName
 from tideshift.dialects import points
 from tideshift.dialects.postgres import locks, remade
 from tideshift.dialects.postgres.driver import quote
@@ -42,7 +42,7 @@ class PostgresRemains:
         if points.DROP.on:
             points.DROP.fire(name=artifact.name)
         locks.limit_waits(tx, job_id=0, tries=tries)
-        if artifact.kind == remade.ARTIFACT:
+        if artifact.kind == UNFINISHED_INDEX:
             remade.clean(tx, remade.Remade.of_artifact(artifact.name), tries=tries)
             return
         if artifact.kind in _OURS:

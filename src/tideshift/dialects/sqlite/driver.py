@@ -219,6 +219,10 @@ class SqliteDriver:
             cursor.close()
         return rows, affected
 
+    def others_at_work(self, connection: Connection) -> bool:
+        """Say that it cannot be known: nobody is registered with a file."""
+        return True
+
     def run_alone(self, connection: Connection, sql: str, settings: Mapping[str, str]) -> None:
         """Execute one text; each setting is a pragma of the connection."""
         bare = _dbapi(connection)

@@ -147,7 +147,7 @@ class SqliteNative:
         """Do nothing: no plan of this database has a long step."""
         raise AssertionError(f"step {step} of job {reorg.job_id}")
 
-    def run_alone(self, session: Session, reorg: Reorg, step: int) -> None:
+    def run_alone(self, session: Session, reorg: Reorg, step: int, *, gently: bool = False) -> None:
         """Do nothing: no plan of this database has a step that commits by itself."""
         raise AssertionError(f"step {step} of job {reorg.job_id}")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tideshift.dxf.executor import Executor
+    from tideshift.dxf.pulse import Pulse
     from tideshift.dxf.task import Subtask, Task
     from tideshift.store.database import Transaction
 
@@ -14,6 +15,9 @@ __all__ = ["Succession"]
 
 class Succession(Protocol):
     """The node, as an executor needs it: what may be claimed next, and who goes on."""
+
+    pulse: Pulse | None
+    """What adaptive work asks how much it may work; None where one writer at a time makes the lock's share the measure."""
 
     def claim(self, tx: Transaction, ended: Executor, *, limit: int) -> tuple[Task, list[Subtask]]:
         """Claim the next subtasks of the same task in this transaction, at most so many; none when the slot is wanted elsewhere."""

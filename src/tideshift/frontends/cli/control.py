@@ -98,7 +98,7 @@ def set_command(
     tideshift set 17 max_write_speed=none lock_share=50
     tideshift set 17 old_snapshots=proceed end_blockers=on
 
-    Parameters: threads, batch_size, max_write_speed, lock_share, old_snapshots, end_blockers (docs/parameters.md).
+    Parameters: threads, batch_size, max_write_speed, lock_share, adaptive, old_snapshots, end_blockers (docs/parameters.md).
     """  # noqa: D301 - click reads the backspace as: keep these lines
     wished = parse_assignments(assignments)
     return _command(ctx, "set", (job_id,), lambda connected, one: connected.ddl.alter(one, wished, if_rev=if_rev), **waiting)

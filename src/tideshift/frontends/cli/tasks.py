@@ -86,7 +86,7 @@ def task_command(ctx: click.Context, words: tuple[str, ...], if_rev: int | None)
     tideshift task set 7 threads=4 max_node_count=2 priority=100
 
     A command returns when it is acknowledged; `task ID` shows what became of it. Parameters: threads, max_node_count, priority,
-    target_scope, batch_size, max_write_speed, lock_share, and those of the task's own type.
+    target_scope, batch_size, max_write_speed, lock_share, adaptive, and those of the task's own type.
     """  # noqa: D301 - click reads the backspace as: keep these lines
     verb, rest = (words[0], words[1:]) if words[0] in VERBS else ("show", words)
     if if_rev is not None and verb != "set":
