@@ -18,7 +18,7 @@ SLOW_SHARE_MAX = 0.007
 """How many of all commits may be slow; less than one in a hundred, since both shares are estimates."""
 SLOW_SHARE_MIN = 0.002
 """What is granted to the work even where that many are slow at rest: who is slow without us is not helped by our standing still."""
-DUTY_MIN = 0.02
+DUTY_MIN = 0.05
 """The work never stands still for more than this: a job comes to its end however busy the database is."""
 DUTY_MAX = 0.95
 """Even where nobody is slowed some rest is left, in which what rest is like is measured again."""
