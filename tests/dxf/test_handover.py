@@ -6,9 +6,11 @@ from tideshift.dxf import points, tables
 from tideshift.dxf.handover.batch import Batch
 from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.node import CLAIMS_PER_SLOT
+from tideshift.dxf.task import DONE
 from tideshift.errors import Retryable
 from tideshift.store import points as store_points
 from tideshift.store.database import ConstraintViolated
+from tideshift.testing.sample import COUNT
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 """For what no database decides."""
@@ -72,6 +74,22 @@ def test_quick_subtasks_are_claimed_several_at_a_time(cluster, alone, rows, data
     assert written < 30 * 2 - 10, "each subtask has its chunk, and shares the rest"
     assert {one.attempt for one in subtasks(database, task)} == {1}
     cluster.run_until(lambda: cluster.ended(task.id))
+    assert rows.exactly_once()
+
+
+def test_who_finished_the_last_piece_says_that_nothing_follows(cluster, alone, rows, database):
+    """From step to step the next one is there at once; with the task's end whoever follows it has to look, so the answer is no."""
+    task = begin(alone, rows, parts=3, batch_size=50)
+    answers = []
+    for _ in range(100):
+        if cluster.ended(task.id):
+            break
+        alone.node.start_due()
+        step(alone)
+        if not in_state(database, task, S.PENDING) and not in_state(database, task, S.RUNNING):
+            answers.append((alone.owner.hasten(task.id), cluster.dxf.show(task.id).step))
+
+    assert answers == [(True, COUNT), (False, DONE)]
     assert rows.exactly_once()
 
 

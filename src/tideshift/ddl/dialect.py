@@ -179,10 +179,10 @@ class Shadow(Protocol):
         """Number what is built of a group after the copy; nothing where it stands from the start."""
         ...
 
-    def build(self, tx: Transaction, reorg: Reorg, number: int, *, gently: bool = False) -> None:
+    def build(self, tx: Transaction, reorg: Reorg, number: int, *, side_by_side: int = 1, gently: bool = False) -> None:
         """Build one of them, unless it stands already. Raises `ValueRefused` when the source's own rows violate it.
 
-        `gently`: without helpers of the server's that would take more of the machine.
+        `side_by_side` is how many are built here at the same time; `gently`: without helpers of the server's that would take more of the machine.
         """
         ...
 

@@ -1,11 +1,14 @@
 """What is special about PostgreSQL's keys: every type with an order, collations, operators of extensions."""
 
+from contextlib import contextmanager
 from itertools import pairwise
 
 import psycopg
 import pytest
 
 from tests.databases import opened
+from tests.waiting import until
+from tideshift.dialects.postgres import keys
 from tideshift.dialects.postgres.keys import PostgresKeyOrder
 from tideshift.errors import PlanRefused
 from tideshift.store.keys import KeyRange
@@ -184,3 +187,83 @@ def test_a_bound_of_another_type_is_refused(database):
 
         with pytest.raises(PlanRefused, match="other types"):
             order.next_bound(tx, KeyRange([["text", "1"]], None), rows=1)
+
+
+# ── cutting a large table by its statistics ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def analysed(database, monkeypatch):
+    """A table of 20,000 rows with gaps that counts as large, and fresh statistics."""
+    monkeypatch.setattr(keys, "_HISTOGRAM_ROWS_MIN", 10_000)
+    for sql in (
+        "CREATE TABLE public.big (id bigint PRIMARY KEY, day date NOT NULL UNIQUE, word text NOT NULL UNIQUE)",
+        "INSERT INTO public.big SELECT CASE WHEN i <= 10000 THEN i ELSE i * 1000 END, date '2000-01-01' + i, 'w' || i FROM generate_series(1, 20000) i",
+        "ANALYZE public.big",
+    ):
+        with database.transaction() as tx:
+            tx.run_verbatim(sql)
+    return database
+
+
+def halves(tx, order):
+    """What `cut_table` would cut, in eight parts: the ranges, and how many rows lie in each."""
+    _, last = order.first_and_last(tx)
+    ranges = order.split(tx, KeyRange(None, last), parts=8)
+    counts = []
+    for one in ranges:
+        condition, binds = order.where(one)
+        counts.append(tx.run_verbatim(f"SELECT count(*) FROM {order.name} WHERE {condition}", binds).scalar())
+    return ranges, counts
+
+
+@pytest.mark.parametrize("column", ["id", "day"])
+def test_a_large_table_is_cut_by_its_histogram(analysed, column, statements):
+    """The parts adjoin, hold every row once, are about equal whatever the gaps, and nobody counts; cut twice they are the same."""
+    with analysed.transaction() as tx:
+        order = PostgresKeyOrder("public", "big", (column,), driver=tx.driver)
+        with statements(tx) as seen:
+            ranges = order.split(tx, KeyRange(None, order.first_and_last(tx)[1]), parts=8)
+        again, counts = halves(tx, order)
+
+    assert not any("count(*)" in sql for sql in seen)
+    assert again == ranges
+    assert len(ranges) == 8
+    assert all(left.high == right.low for left, right in pairwise(ranges))
+    assert sum(counts) == 20_000
+    assert min(counts) > 2_500 * 0.7
+    assert max(counts) < 2_500 * 1.3
+
+
+def test_what_a_histogram_does_not_tell_is_counted(analysed, statements):
+    """A text's order is its collation's; a composite key has no histogram; and one that much was written since is old."""
+    with analysed.transaction() as tx:
+        for names in (("word",), ("day", "id")):
+            order = PostgresKeyOrder("public", "big", names, driver=tx.driver)
+            with statements(tx) as seen:
+                _, counts = halves(tx, order)
+            assert sum("count(*)" in sql for sql in seen) == 1 + len(counts)
+            assert max(counts) - min(counts) <= 1
+    with analysed.transaction() as tx:
+        tx.run_verbatim("UPDATE public.big SET word = word || 'x' WHERE day < '2020-01-01'")
+    with analysed.transaction() as tx:
+        tx.run_verbatim("SELECT pg_stat_force_next_flush()")
+    with analysed.transaction() as tx:
+        order = PostgresKeyOrder("public", "big", ("id",), driver=tx.driver)
+        until(lambda: tx.run_verbatim("SELECT pg_stat_clear_snapshot(), n_mod_since_analyze > 4000 FROM pg_stat_user_tables WHERE relname = 'big'").rows[0][1], "the count of what was written")
+        _, counts = halves(tx, order)
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """Notes what a transaction runs."""
+
+    @contextmanager
+    def noted(tx):
+        seen, run = [], tx.run_verbatim
+        tx.run_verbatim = lambda sql, binds=(): seen.append(sql) or run(sql, binds)
+        yield seen
+        tx.run_verbatim = run
+
+    return noted

@@ -36,16 +36,18 @@ class BuildWork:
 
     interruptible = True
 
-    def __init__(self, dialect: Dialect, reorg: Reorg, number: int) -> None:
+    def __init__(self, dialect: Dialect, reorg: Reorg, number: int, *, of: int) -> None:
+        """`of` is how many builds the step has."""
         self.dialect = dialect
         self.reorg = reorg
         self.number = number
+        self.of = of
 
     def step(self, context: Context) -> bool:
         """Build it."""
         with context.chunk() as chunk:
             self.dialect.shadow.check(chunk.tx, self.reorg)
-            self.dialect.shadow.build(chunk.tx, self.reorg, self.number, gently=context.limits.adaptive)
+            self.dialect.shadow.build(chunk.tx, self.reorg, self.number, side_by_side=min(self.of, context.limits.threads), gently=context.limits.adaptive)
             if points.AFTER_BUILD.on:
                 points.AFTER_BUILD.fire(job=self.reorg.job_id, number=self.number)
         return False

@@ -66,7 +66,7 @@ class ReorgType:
         """Plan one subtask per key range or index, or the one that catches up or looks at references."""
         reorg, shadow = reorg_of(task), self.dialect.shadow
         if step in _BUILDS:
-            return [{"build": number} for group in _BUILDS[step] for number in shadow.builds(reorg, group)]
+            return [{"build": number} for number in self._builds(reorg, step)]
         if step == CATCH_UP:
             return [{"bucket": 0}]
         if step in (SETTLE, CATCH_UP_AGAIN):
@@ -76,13 +76,16 @@ class ReorgType:
         shadow.check(tx, reorg)
         return _ranges(tx, self.dialect, reorg, both=step == VERIFY)
 
+    def _builds(self, reorg: Reorg, step: int) -> list[int]:
+        return [number for group in _BUILDS[step] for number in self.dialect.shadow.builds(reorg, group)]
+
     def open(self, task: Task, subtask: Subtask) -> Work:
         """Open the work of a subtask by its step."""
         reorg = reorg_of(task)
         if subtask.step == SEE_REFERENCES:
             return ReferencesWork(self.dialect, reorg, swapped=False)
         if subtask.step in _BUILDS:
-            return BuildWork(self.dialect, reorg, subtask.meta["build"])
+            return BuildWork(self.dialect, reorg, subtask.meta["build"], of=len(self._builds(reorg, subtask.step)))
         kinds: dict[int, type[CopyWork | CatchUpWork | SettleWork | VerifyWork]]
         kinds = {COPY: CopyWork, CATCH_UP: CatchUpWork, SETTLE: SettleWork, CATCH_UP_AGAIN: CatchUpWork, VERIFY: VerifyWork}
         return kinds[subtask.step](self.dialect, reorg)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from typing import Any, cast
 
 from tideshift.ddl.reshaping import BuildGroup
 from tideshift.dialects import points
@@ -11,7 +13,7 @@ from tideshift.dialects.postgres.layout import IndexPlan, Layout, Names
 from tideshift.errors import ValueRefused
 from tideshift.store.database import ConstraintViolated, Transaction
 
-__all__ = ["ANALYZE", "GENTLY", "build", "build_key", "group_of"]
+__all__ = ["ANALYZE", "build", "build_key", "group_of", "limit_helpers"]
 
 ANALYZE = -1
 """The number of the last build: statistics, so that the first statement on the new table is planned as the last on the old one."""
@@ -28,7 +30,7 @@ def group_of(layout: Layout, group: BuildGroup) -> list[int]:
     return by_group[group]
 
 
-GENTLY = "SET LOCAL max_parallel_maintenance_workers = 0"
+_WORKERS = "SELECT pg_catalog.set_config('max_parallel_maintenance_workers', least($1::text::int, pg_catalog.current_setting('max_parallel_maintenance_workers')::int)::text, true)"
 
 
 def build(tx: Transaction, layout: Layout, names: Names, number: int, *, settle: Callable[[], object] | None = None) -> None:
@@ -59,6 +61,18 @@ def build(tx: Transaction, layout: Layout, names: Names, number: int, *, settle:
         what = index.name or "the key"
         raise ValueRefused(f"the rows of {layout.source} do not fit {what}: {' '.join(lines[:2])}", table=layout.table) from error
     tx.run_verbatim("RELEASE SAVEPOINT tideshift_build")
+
+
+def limit_helpers(tx: Transaction, *, side_by_side: int, gently: bool) -> None:
+    """Let the builds of this transaction have no more helpers of the server's than there are processors for all that run at the same time.
+
+    How many those are is known only of a server on this machine; elsewhere the server's own setting stays. `gently`: none.
+    """
+    info = cast(Any, tx.connection.connection.dbapi_connection).info
+    if gently:
+        tx.run_verbatim(_WORKERS, ("0",))
+    elif info.host.startswith("/") or info.hostaddr in ("127.0.0.1", "::1"):
+        tx.run_verbatim(_WORKERS, (str(max(0, len(os.sched_getaffinity(0)) // side_by_side - 1)),))
 
 
 def build_key(tx: Transaction, layout: Layout, names: Names) -> None:

@@ -128,7 +128,7 @@ class SqliteShadow:
         """Nothing: indexes stand on the empty shadow."""
         return []
 
-    def build(self, tx: Transaction, reorg: Reorg, number: int, *, gently: bool = False) -> None:
+    def build(self, tx: Transaction, reorg: Reorg, number: int, *, side_by_side: int = 1, gently: bool = False) -> None:
         """Never asked for."""
         raise AssertionError(number)
 
