@@ -18,8 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,9 @@ from typing import Any
 import psycopg
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+from postgres_foreground import STATEMENT, measure_foreground
 
 from tests.servers import PostgresServer
 from tideshift.connect import connect
@@ -35,7 +35,6 @@ from tideshift.ddl.machine import JOB
 
 RESULTS = Path(__file__).resolve().parent / "results" / "postgres.json"
 PARTS = ("copy", "job", "foreground", "in-place")
-STATEMENT = "ALTER TABLE public.bench ALTER COLUMN amount TYPE bigint"
 DEFAULT = ("shared_buffers = 128MB", "autovacuum_naptime = 1min")
 TUNED = (
     "shared_buffers = 4GB", "maintenance_work_mem = 1GB", "max_wal_size = 16GB", "checkpoint_timeout = 30min", "wal_buffers = 64MB", "autovacuum_naptime = 1min",
@@ -43,7 +42,6 @@ TUNED = (
 )  # fmt: skip
 CHUNK_ROWS = 10_000
 FILL_RANGES = 16
-PER_SECOND = 500
 SCHEMA = """
 CREATE TABLE bench (id bigint PRIMARY KEY, customer int NOT NULL, status text NOT NULL, amount int NOT NULL, at timestamptz NOT NULL, body text NOT NULL);
 INSERT INTO bench SELECT i, (i::bigint * 7919) % 100000, (ARRAY['new', 'paid', 'sent'])[1 + i % 3], i % 10000, timestamptz '2024-01-01' + i * interval '1 second', md5(i::text) || md5((i + 1)::text)
@@ -257,30 +255,6 @@ def repack(bench: Bench) -> float | None:
     return time.monotonic() - begun
 
 
-@contextmanager
-def foreground(bench: Bench) -> Iterator[list[float]]:
-    """Update rows beside what is done meanwhile; gives the latencies in milliseconds afterwards."""
-    latencies: list[float] = []
-    with tempfile.TemporaryDirectory() as folder:
-        stop = Path(folder) / "stop"
-        command = [sys.executable, str(Path(__file__).with_name("postgres_writer.py")), bench.url, "bench", str(bench.rows), str(PER_SECOND), str(stop)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-            try:
-                yield latencies
-            finally:
-                stop.touch()
-                told = json.loads(writer.stdout.readline())
-        assert told["failures"] == 0, told["failures"]
-        latencies += told["latencies"]
-
-
-def quantile(latencies: list[float], share: float) -> float:
-    """Return the latency below which a share of all lies."""
-    return sorted(latencies)[min(len(latencies) - 1, int(len(latencies) * share))]
-
-
 # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -325,52 +299,6 @@ def measure_in_place(bench: Bench, pairs: int) -> None:
         bench.show(f"filled in place beside the bare loop, {threads} threads (median of {pairs})", statistics.median(ratios), "x", 0.9, at_least=True)
 
 
-def measure_foreground(bench: Bench) -> None:
-    """What 500 updates a second feel of it."""
-    bench.settle()
-    with foreground(bench) as idle:
-        threading.Event().wait(10)
-    bench.show("update with nothing beside it, p99", quantile(idle, 0.99), "ms")
-    bench.settle()
-    with foreground(bench) as beside:
-        run = job_beside(bench)
-    bench.show("the job meanwhile", run, "s")
-    bench.show("update beside the job, p50", quantile(beside, 0.5), "ms")
-    bench.show("update beside the job, p99", quantile(beside, 0.99), "ms")
-    bench.show("update beside the job, longest (the cut-over's lock among it)", max(beside), "ms", 100)
-    measure_adaptive(bench, quantile(idle, 0.99), bench.rows / step_seconds(bench)[1])
-    with foreground(bench) as beside_other:
-        other = repack(bench)
-    if other is not None:
-        bench.show("update beside pg_repack, p99", quantile(beside_other, 0.99), "ms")
-        bench.show("update beside pg_repack, longest", max(beside_other), "ms")
-        bench.show("p99 beside the job, beside that beside pg_repack", quantile(beside, 0.99) / quantile(beside_other, 0.99), "x", 1.0)
-
-
-def measure_adaptive(bench: Bench, idle_p99: float, full_rate: float) -> None:
-    """The same beside a job that keeps the foreground's latency by itself, and what is left of its speed."""
-    bench.settle()
-    with foreground(bench) as beside:
-        run = job_beside(bench, "--adaptive")
-    rate = bench.rows / step_seconds(bench)[1]
-    bench.show("the adaptive job meanwhile", run, "s")
-    bench.show("update beside the adaptive job, p50", quantile(beside, 0.5), "ms")
-    bench.show("update beside the adaptive job, p99", quantile(beside, 0.99), "ms")
-    bench.show("p99 beside the adaptive job, beside that with nothing", quantile(beside, 0.99) / idle_p99, "x", 1.5)
-    bench.show("rows copied by it", rate, "rows/s")
-    bench.show("of the rate without --adaptive", 100 * rate / full_rate, "%")
-
-
-def job_beside(bench: Bench, *options: str) -> float:
-    """Run a job in a process of its own, as an operator would; return its seconds."""
-    command = [str(Path(sys.executable).with_name("tideshift")), "--url", bench.url]
-    subprocess.run([*command, "init"], check=True, capture_output=True)
-    begun = time.monotonic()
-    ended = subprocess.run([*command, "alter", "--yes", "--strategy", "shadow_table", "--threads", "2", *options, STATEMENT], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return time.monotonic() - begun
-
-
 def main() -> int:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -389,7 +317,7 @@ def main() -> int:
         for part in options.only.split(","):
             print(part, flush=True)
             {
-                "copy": lambda: measure_copy(bench, options.pairs), "job": lambda: measure_job(bench, options.pairs), "foreground": lambda: measure_foreground(bench),
+                "copy": lambda: measure_copy(bench, options.pairs), "job": lambda: measure_job(bench, options.pairs), "foreground": lambda: measure_foreground(bench, step_seconds=step_seconds, repack=repack),
                 "in-place": lambda: measure_in_place(bench, options.pairs),
             }[part]()  # fmt: skip
     finally:

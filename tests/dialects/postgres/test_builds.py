@@ -1,15 +1,15 @@
-"""How many helpers of the server's a build of an index may have."""
+"""How many workers of the server's a build of an index may have."""
 
 import os
 
 import pytest
 
 from tests.databases import opened
-from tideshift.dialects.postgres.builds import limit_helpers
+from tideshift.dialects.postgres.builds import limit_workers
 
 
 @pytest.mark.parametrize(
-    ("counts", "asked", "helpers"),
+    ("counts", "asked", "workers"),
     [
         ((8, 6), {"side_by_side": 1, "gently": False}, 6),
         ((8, 6), {"side_by_side": 2, "gently": False}, 3),
@@ -20,7 +20,7 @@ from tideshift.dialects.postgres.builds import limit_helpers
         ((64, 8), {"side_by_side": 1, "gently": True}, 0),
     ],
 )
-def test_builds_side_by_side_have_no_more_helpers_than_there_are_processors(postgres_url, monkeypatch, counts, asked, helpers):
+def test_builds_side_by_side_have_no_more_workers_than_there_are_processors(postgres_url, monkeypatch, counts, asked, workers):
     """Of a server on this machine the processors are known; the server's own setting is never exceeded, and holds again afterwards."""
     processors, allowed = counts
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
@@ -28,9 +28,9 @@ def test_builds_side_by_side_have_no_more_helpers_than_there_are_processors(post
         with session.transaction() as tx:
             tx.run_verbatim(f"SET max_parallel_maintenance_workers = {allowed}")
         with session.transaction() as tx:
-            limit_helpers(tx, **asked)
+            limit_workers(tx, **asked)
             during = tx.run_verbatim("SHOW max_parallel_maintenance_workers").scalar()
         with session.transaction() as tx:
             after = tx.run_verbatim("SHOW max_parallel_maintenance_workers").scalar()
 
-    assert (during, after) == (str(helpers), str(allowed))
+    assert (during, after) == (str(workers), str(allowed))

@@ -13,7 +13,7 @@ from tideshift.dialects.postgres.layout import IndexPlan, Layout, Names
 from tideshift.errors import ValueRefused
 from tideshift.store.database import ConstraintViolated, Transaction
 
-__all__ = ["ANALYZE", "build", "build_key", "group_of", "limit_helpers"]
+__all__ = ["ANALYZE", "build", "build_key", "group_of", "limit_workers"]
 
 ANALYZE = -1
 """The number of the last build: statistics, so that the first statement on the new table is planned as the last on the old one."""
@@ -63,15 +63,15 @@ def build(tx: Transaction, layout: Layout, names: Names, number: int, *, settle:
     tx.run_verbatim("RELEASE SAVEPOINT tideshift_build")
 
 
-def limit_helpers(tx: Transaction, *, side_by_side: int, gently: bool) -> None:
+def limit_workers(tx: Transaction, *, side_by_side: int, gently: bool) -> None:
     """Let the builds of this transaction have no more helpers of the server's than there are processors for all that run at the same time.
 
     How many those are is known only of a server on this machine; elsewhere the server's own setting stays. `gently`: none.
     """
-    info = cast(Any, tx.connection.connection.dbapi_connection).info
+    known = cast(Any, tx.connection.connection.dbapi_connection).info
     if gently:
         tx.run_verbatim(_WORKERS, ("0",))
-    elif info.host.startswith("/") or info.hostaddr in ("127.0.0.1", "::1"):
+    elif known.host.startswith("/") or known.hostaddr in ("127.0.0.1", "::1"):
         tx.run_verbatim(_WORKERS, (str(max(0, len(os.sched_getaffinity(0)) // side_by_side - 1)),))
 
 

@@ -98,7 +98,7 @@ class PostgresShadow:
 
     def build(self, tx: Transaction, reorg: Reorg, number: int, *, side_by_side: int = 1, gently: bool = False) -> None:
         layout, names = self._read(reorg)
-        builds.limit_helpers(tx, side_by_side=side_by_side, gently=gently)
+        builds.limit_workers(tx, side_by_side=side_by_side, gently=gently)
         builds.build(tx, layout, names, number, settle=lambda: shadow_rows.apply_batch(tx, layout, names, self._driver, rows_max=shadow_rows.WHOLE_LOG))
 
     def compare_chunk(self, tx: Transaction, reorg: Reorg, key_range: KeyRange, *, rows_max: int) -> Comparison:

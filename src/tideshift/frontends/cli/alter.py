@@ -49,7 +49,7 @@ def _whole(name: str) -> click.IntRange:
     help="How much of the time the job may hold the lock of a database with one writer"
     f" (default {PARAMETERS['lock_share'].default}). More is faster, and writers wait more often: at 100 it copies without a pause, and each writer queues behind a chunk.",
 )  # fmt: skip
-@click.option("--adaptive", is_flag=True, default=None, help="Rest so much that an application's small commits hardly get slower (default off; not on SQLite: see --lock-share).")
+@click.option("--adaptive", is_flag=True, default=None, help="Rest so much that an application's small commits hardly get slower (default off; on a database with one writer see --lock-share).")
 @click.option(
     "--old-snapshots", type=OLD_SNAPSHOTS, metavar="'wait 30s'|proceed",
     help=f"How long the cut-over waits for transactions that began before it, without any lock (default {PARAMETERS['old_snapshots'].default}); then it goes on and records them.",
