@@ -4,6 +4,7 @@ import pytest
 
 from tests.cli.programs import TO_INTEGER, TO_NUMERIC, Started, ask, make_shop, run
 from tests.cli.schema_check import check
+from tideshift.config import PARAMETERS
 from tideshift.ddl import points
 
 SLOW = ("--strategy", "shadow_table", "--max-write-speed", "2rows", "--batch-size", "4")
@@ -154,7 +155,7 @@ def test_whole_life_with_effects(tmp_path, inside):
     assert [one.code for one in (paused, changed, resumed, cancelled)] == [0, 0, 0, 0], paused.err + changed.err + resumed.err + cancelled.err
     assert paused.out.endswith("job 1: pause applied\n")
     assert (state_paused["state"], state_paused["paused_by"]) == ("paused", "user")
-    assert [value["effective"] for value in state_paused["parameters"].values()] == [None] * 6, "nothing runs, so nothing is in force"
+    assert [value["effective"] for value in state_paused["parameters"].values()] == [None] * len(PARAMETERS), "nothing runs, so nothing is in force"
     assert state_resumed["state"] == "running"
     check("answers", cancelled.document)
     assert cancelled.document["answers"][0]["outcome"] == "applied"

@@ -6,9 +6,12 @@ import select
 import signal
 import subprocess
 import time
+from contextlib import closing
 
 from tests.cli.programs import PROGRAM, TO_NUMERIC, Started, ask, environment, make_shop, run
 from tests.cli.schema_check import check
+from tests.servers import sqlite_module
+from tests.waiting import until
 from tideshift.dxf.service import LOCK_WAIT_SECONDS_MIN, STOP_SECONDS
 from tideshift.frontends.cli.follow import LOOK_WAIT_SECONDS
 from tideshift.frontends.cli.interruption import SLICE_SECONDS
@@ -98,12 +101,24 @@ def test_the_waits_of_an_end_are_less_than_was_promised():
     assert longest <= PROMISED_SECONDS + 1e-9
 
 
+def is_locked_for_long(path):
+    """Whether the write lock is not to be had for half a second."""
+    with closing(sqlite_module().connect(path, timeout=0.5, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite_module().OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+    return False
+
+
 def test_a_chunk_that_never_ends_does_not_keep_the_process(tmp_path):
     """One signal is enough though a chunk hangs: when the budget is used up nobody waits for it, and the job is kept."""
     path = make_shop(tmp_path / "shop.db", rows=40)
     hangs = {"TIDESHIFT_FAILPOINTS": "ddl.after_copy_chunk=pause"}
     with Started("--enable-failpoints", "alter", TO_NUMERIC, "--strategy", "shadow_table", url=path, variables=hangs) as alter:
         alter.until("reorganize: copy")
+        until(lambda: is_locked_for_long(path), "a chunk that hangs")
         alter.signal()
 
         ran = alter.end()

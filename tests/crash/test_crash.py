@@ -20,6 +20,7 @@ SECOND_DRAWS_MAX = 20
 LAYERS = ("ddl.", "dialect.", "dxf.", "store.")
 NOT_ON_ANY_WAY = {
     "dxf.before_rescue": "nobody dies in an undisturbed run, so nothing is taken from a dead node; tests/dxf/test_takeover.py does",
+    "dxf.before_pulse": "adaptive work is refused on this database; tests/dxf/test_adaptive.py has some",
     "ddl.before_long_statement": "no plan of this database has a long statement; tests/dialects/postgres/test_changes.py runs some",
     "ddl.after_long_statement": "as above",
     "ddl.after_settle": "indexes stand on the empty copy of this database; tests/dialects/postgres/test_crashes.py passes it",

@@ -38,7 +38,7 @@ def ddl(database_url):
     """The commands on jobs of a database with system tables; what they need of a dialect is its name for nothing."""
     with opened(database_url, SteppedClock()) as database:
         bootstrap.bootstrap(database)
-        yield Ddl(database, SimpleNamespace(), actor="ann")
+        yield Ddl(database, SimpleNamespace(capabilities=SimpleNamespace(concurrent_writers=True)), actor="ann")
 
 
 def put(ddl, state, **columns):

@@ -1,6 +1,7 @@
 """From one subtask to the next: finished and claimed in one transaction, several at a time where they are quick, and given up where others come first."""
 
 import pytest
+from sqlalchemy import update
 
 from tideshift.dxf import points, tables
 from tideshift.dxf.handover.batch import Batch
@@ -14,6 +15,8 @@ from tideshift.testing.sample import COUNT
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 """For what no database decides."""
+ON_SERVER = pytest.mark.parametrize("database_url", ["postgres15"], indirect=True)
+"""Where the server may fall while the node lives."""
 S = SubtaskState
 
 
@@ -159,6 +162,54 @@ def test_one_that_was_taken_from_the_batch_does_not_cost_the_others(cluster, alo
     for _ in range(3):  # what the lost connection had claimed is given back after two looks
         alone.node.start_due()
     cluster.run_until(lambda: cluster.ended(task.id))
+    assert rows.exactly_once()
+
+
+def fall(database, rows, executor, losing):
+    """Let the server fall as far as an executor sees it: its session is gone, and so is what these subtasks had committed last."""
+    with database.transaction() as tx:
+        database.driver.end_session(tx.connection, executor._session.identity)
+        for one in losing:
+            tx.run_verbatim(f"DELETE FROM {rows.target} WHERE id > {one.meta['low']} AND id <= {one.meta['high']}")
+            tx.execute(update(tables.subtask).where(tables.subtask.c.id == one.id).values(checkpoint={}, summary={}))
+
+
+@ON_SERVER
+def test_what_a_fallen_server_did_not_keep_is_done_again(cluster, alone, rows, database):
+    """Of a batch that is done and not written one lost its last commit: that one is run again, the others are not."""
+    task = begin(alone, rows, parts=20, batch_size=50)
+    executor = with_batch(alone, database, task)
+    while len(executor._batch.done) < 2:
+        executor = with_batch(alone, database, task)
+        step(alone)
+    done = list(executor._batch.done)
+
+    fall(database, rows, executor, done[:1])
+    cluster.run_until(lambda: cluster.ended(task.id))
+
+    attempts = {one.id: one.attempt for one in cluster.dxf.subtasks(task.id)}
+    assert [attempts[one.id] for one in done] == [2, *[1] * len(done[1:])]
+    assert cluster.dxf.show(task.id).state is TaskState.SUCCEED
+    assert rows.exactly_once()
+
+
+@ON_SERVER
+def test_a_server_that_falls_before_the_end_is_written_costs_the_last_chunk_only(cluster, alone, rows, database, failpoints):
+    """Everything is done, then the server falls and has not kept the last chunk: nobody believes what only the node remembers."""
+    crashed = []
+
+    def crash(subtask, **_):
+        (executor,) = [one for one in current(alone) if one.subtask.id == subtask]
+        crashed.append(executor.subtask)
+        fall(database, rows, executor, [executor.subtask])
+
+    failpoints.enable(points.AFTER_CHUNK, "1*call", call=crash)
+    task = begin(alone, rows, parts=1, batch_size=100)
+    cluster.run_until(lambda: cluster.ended(task.id))
+
+    (lost,) = crashed
+    assert lost.checkpoint == {"done": lost.meta["high"]}
+    assert next(one.attempt for one in cluster.dxf.subtasks(task.id) if one.id == lost.id) == 2
     assert rows.exactly_once()
 
 

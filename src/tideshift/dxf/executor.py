@@ -28,7 +28,7 @@ from tideshift import errors
 from tideshift.dxf import points, tables
 from tideshift.dxf.handover.batch import Batch
 from tideshift.dxf.handover.succession import Succession
-from tideshift.dxf.handover.tables import move_finished
+from tideshift.dxf.handover.tables import finish
 from tideshift.dxf.machine import SubtaskState, TaskState
 from tideshift.dxf.ownership import own_row, see_gone
 from tideshift.dxf.pace import Last, Pace, limits_of
@@ -340,7 +340,7 @@ class Executor:
         (event, columns), task, claimed = ending, self.task, list[Subtask]()
         try:
             with self._session.transaction(lock_wait_seconds=lock_wait_seconds) as tx:
-                move_finished(tx, self._batch.done, actor=self.node)
+                finish(tx, self._batch.done, actor=self.node, session=self.session_record)
                 if event != "succeed":
                     tables.move_subtask(tx, own_row(tx, self.subtask), event, actor=self.node, **columns)
                 if event == "release":
@@ -392,7 +392,7 @@ class Executor:
         for one in list(self._batch.done):
             try:
                 with self._session.transaction() as tx:
-                    move_finished(tx, [one], actor=self.node)
+                    finish(tx, [one], actor=self.node, session=self.session_record)
             except errors.StateChanged as error:
                 log.info("subtask %s was taken from us: %s", one.id, error)
                 self.lost = True

@@ -6,6 +6,7 @@ that somebody else wrote meanwhile makes the whole statement raise `StateChanged
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -15,13 +16,17 @@ from sqlalchemy import and_, select, update
 
 from tideshift.dxf import points
 from tideshift.dxf.machine import SUBTASK, SubtaskState, TaskState
+from tideshift.dxf.ownership import own_row, see_gone
 from tideshift.dxf.progress_tables import add_finished
-from tideshift.dxf.tables import subtask, task
+from tideshift.dxf.tables import move_subtask, subtask, task
 from tideshift.dxf.task import Subtask, from_row
-from tideshift.errors import StateChanged
+from tideshift.errors import StateChanged, SubtaskLost
 from tideshift.store.database import Transaction
+from tideshift.store.driver import SessionIdentity
 
-__all__ = ["due_next", "move_claimed", "move_finished"]
+__all__ = ["due_next", "finish", "move_claimed", "move_finished"]
+
+log = logging.getLogger(__name__)
 
 
 def due_next(tx: Transaction, *, task_id: int, exec_id: str, limit: int) -> tuple[list[Subtask], int | None]:
@@ -73,6 +78,28 @@ def move_finished(tx: Transaction, done: Sequence[Subtask], *, actor: str) -> No
         ).values(state=target, rev=subtask.c.rev + 1, state_update_time=now, end_time=now)  # fmt: skip
         _execute(tx, statement, [one.id for one in group])
     add_finished(tx, done, exec_id=actor)
+
+
+def finish(tx: Transaction, done: Sequence[Subtask], *, actor: str, session: dict[str, str]) -> None:
+    """Let these attempts succeed as far as the database has kept what they did; the others are given back, and go on from their checkpoint.
+
+    A chunk's commit need not be durable: when the server falls, the last ones may be gone although it said yes. Our session
+    is then another one than the row names, and the row is looked at. Raises `StateChanged` as `move_finished` does.
+    """
+    kept = []
+    for one in done:
+        try:
+            row = one if one.session == session else own_row(tx, one)
+        except SubtaskLost as error:
+            raise StateChanged(error.message, subtask_ids=[one.id]) from error
+        if (row.checkpoint, row.summary) == (one.checkpoint, one.summary):
+            kept.append(one)
+            continue
+        log.warning("subtask %s: the database did not keep its last chunk: given back", one.id)
+        if row.session is not None:
+            see_gone(tx, row, SessionIdentity.from_record(row.session))
+        move_subtask(tx, row, "release", actor=actor, exec_id=None, session=None)
+    move_finished(tx, kept, actor=actor)
 
 
 def _execute(tx: Transaction, statement: Any, ids: list[int]) -> None:
