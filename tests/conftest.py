@@ -8,16 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
 from tests.databases import DIALECTS
+from tests.mariadb_server import MariaServer
 from tests.servers import PostgresServer, Unavailable, fast_folder, sqlite_module
 
-DATABASES = ("sqlite", "postgres15", "postgres18")
-URL_FIXTURES = {"sqlite": "sqlite_url", "postgres15": "postgres_url", "postgres18": "postgres18_url"}
-SERVER_FIXTURES = {"postgres15": "postgres_server_or_reason", "postgres18": "postgres18_server_or_reason"}
+DATABASES = ("sqlite", "postgres15", "postgres18", "mariadb")
+URL_FIXTURES = {"sqlite": "sqlite_url", "postgres15": "postgres_url", "postgres18": "postgres18_url", "mariadb": "mariadb_url"}
+SERVER_FIXTURES = {
+    "postgres15": "postgres_server_or_reason",
+    "postgres18": "postgres18_server_or_reason",
+    "mariadb": "mariadb_server_or_reason",
+}
+Server = TypeVar("Server", PostgresServer, MariaServer)
 SEED_VARIABLE = "TIDESHIFT_TEST_SEED"
 SQLITE_FIXTURES = {"sqlite_path", "sqlite_url"}
 SKIP_MARK = "no database "
@@ -51,19 +58,25 @@ def give_up(database: str, reason: str) -> None:
 @pytest.fixture(scope="session")
 def postgres_server_or_reason() -> Iterator[PostgresServer | str]:
     """The private server of this process, or why there is none; tried once, started when first asked for."""
-    yield from _server_or_reason(15)
+    yield from _server_or_reason(lambda: PostgresServer(major=15))
 
 
 @pytest.fixture(scope="session")
 def postgres18_server_or_reason() -> Iterator[PostgresServer | str]:
     """The same of PostgreSQL 18."""
-    yield from _server_or_reason(18)
+    yield from _server_or_reason(lambda: PostgresServer(major=18))
 
 
-def _server_or_reason(major: int) -> Iterator[PostgresServer | str]:
+@pytest.fixture(scope="session")
+def mariadb_server_or_reason() -> Iterator[MariaServer | str]:
+    """The same of MariaDB."""
+    yield from _server_or_reason(MariaServer)
+
+
+def _server_or_reason(make: Callable[[], Server]) -> Iterator[Server | str]:
     server = None
     try:
-        server = PostgresServer(major=major)
+        server = make()
         server.start()
     except Unavailable as reason:
         yield str(reason)
@@ -112,6 +125,23 @@ def postgres18_url(postgres18_server: PostgresServer) -> Iterator[str]:
     name = postgres18_server.create_database()
     yield postgres18_server.url(name)
     postgres18_server.drop_database(name)
+
+
+@pytest.fixture
+def mariadb_server(mariadb_server_or_reason: MariaServer | str) -> MariaServer:
+    """The running private MariaDB server."""
+    if isinstance(mariadb_server_or_reason, str):
+        give_up("mariadb", mariadb_server_or_reason)
+    assert isinstance(mariadb_server_or_reason, MariaServer)
+    return mariadb_server_or_reason
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: MariaServer) -> Iterator[str]:
+    """The URL of an empty MariaDB database of this test's own; the system tables go with it."""
+    name = mariadb_server.create_database()
+    yield mariadb_server.url(name)
+    mariadb_server.drop_database(name)
 
 
 @pytest.fixture

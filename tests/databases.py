@@ -9,6 +9,8 @@ from typing import Any
 from tideshift.clock import Clock
 from tideshift.config import FAST, Profile
 from tideshift.ddl.dialect import Dialect
+from tideshift.dialects.mysql.driver import MysqlDriver
+from tideshift.dialects.mysql.keys import MysqlKeyOrder
 from tideshift.dialects.postgres.dialect import PostgresDialect
 from tideshift.dialects.postgres.driver import PostgresDriver
 from tideshift.dialects.postgres.keys import PostgresKeyOrder
@@ -28,6 +30,8 @@ def make_driver(url: str) -> Driver:
     """Make the driver for a test's URL."""
     if url.startswith(SQLITE_SCHEME):
         return SqliteDriver(url.removeprefix(SQLITE_SCHEME))
+    if url.startswith("mariadb"):
+        return MysqlDriver(url)
     return PostgresDriver(url)
 
 
@@ -51,6 +55,11 @@ def key_order(tx: Transaction, table: str, columns: tuple[str, ...]) -> KeyOrder
     driver = tx.driver
     if isinstance(driver, SqliteDriver):
         return SqliteKeyOrder.read(tx, table, driver)
+    order: MysqlKeyOrder | PostgresKeyOrder
+    if isinstance(driver, MysqlDriver):
+        order = MysqlKeyOrder(driver.database, table, columns)
+        order.prepare(tx)
+        return order
     assert isinstance(driver, PostgresDriver)
     order = PostgresKeyOrder("public", table, columns, driver=driver)
     order.prepare(tx)
@@ -59,5 +68,8 @@ def key_order(tx: Transaction, table: str, columns: tuple[str, ...]) -> KeyOrder
 
 def in_columns(driver: Driver, table: str) -> Callable[[str], str]:
     """Return a function that writes the table's name as statements of this database must; an artifact's name may be written so already."""
-    qualified = table if table.startswith('"') else driver.quote(table) if isinstance(driver, SqliteDriver) else f"public.{driver.quote(table)}"
+    if table.startswith(('"', "`")):
+        qualified = table
+    else:
+        qualified = f"public.{driver.quote(table)}" if isinstance(driver, PostgresDriver) else driver.quote(table)
     return lambda text: text.replace("{table}", qualified)

@@ -31,14 +31,14 @@ PARENT_DEATH_SIGNAL = 1
 
 # Run by a Python that is still root: give up root, ask to be ended with the parent, become the server.
 BECOME_SERVER = """
-import ctypes, os, signal, sys
-uid, gid, parent = map(int, sys.argv[1:4])
+import ctypes, os, sys
+uid, gid, parent, at_end = map(int, sys.argv[1:5])
 if uid:
     os.setgroups([]); os.setgid(gid); os.setuid(uid)
 if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
+    ctypes.CDLL(None).prctl(1, at_end)
 if os.getppid() == parent:
-    os.execv(sys.argv[4], sys.argv[4:])
+    os.execv(sys.argv[5], sys.argv[5:])
 """
 
 
@@ -73,13 +73,13 @@ class PostgresServer:
         self.settings = settings
         remove_abandoned()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=inside or fast_folder()))
-        self._uid, self._gid = unprivileged_user()
+        self._uid, self._gid = unprivileged_user("postgres")
         self.bin_folder = self._within_reach(self.bin_folder)
         self._server: subprocess.Popen[bytes] | None = None
         self._databases_made = 0
         atexit.register(self.remove)
-        self._owned_folder(self.folder)
-        self._owned_folder(self.folder / "socket")
+        own_folder(self.folder, uid=self._uid, gid=self._gid)
+        own_folder(self.folder / "socket", uid=self._uid, gid=self._gid)
         self._initialise()
 
     def url(self, database: str) -> str:
@@ -88,32 +88,19 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        log = (self.folder / "log").open("ab")
         arguments = [str(self.bin_folder / "postgres"), "-D", str(self.folder / "cluster")]
-        launcher = [sys.executable, "-I", "-S", "-c", BECOME_SERVER, str(self._uid), str(self._gid), str(os.getpid())]
-        with log:
-            self._server = subprocess.Popen(
-                launcher + arguments, cwd=self.folder, env=self._environment(), stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log,
-            )  # fmt: skip
+        self._server = launch(arguments, self.folder, self._environment(), uid=self._uid, gid=self._gid, at_end=signal.SIGQUIT)
         deadline = time.monotonic() + START_SECONDS_MAX
         while not self._answers():
-            if self._ended_within(0.02) or time.monotonic() > deadline:
-                reason = self._last_words()
+            if ended_within(self._server, 0.02) or time.monotonic() > deadline:
+                reason = last_words(self.folder)
                 self.stop()
                 raise Unavailable(f"the server did not start: {reason}")
 
     def stop(self, sent: signal.Signals = signal.SIGINT) -> None:
         """End the server by its own pid (SIGINT: at once but clean; SIGQUIT: as a crash) and wait until it is gone."""
         server, self._server = self._server, None
-        if server is None or server.poll() is not None:
-            return
-        server.send_signal(sent)
-        try:
-            server.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        end(server, sent)
 
     def remove(self) -> None:
         """Stop the server and leave nothing behind; harmless when repeated."""
@@ -188,27 +175,9 @@ class PostgresServer:
         command = [self.bin_folder / "pg_isready", "-q", "-h", self.folder / "socket", "-t", "1"]
         return subprocess.run(command, env=self._environment(), check=False, timeout=10).returncode == 0
 
-    def _ended_within(self, seconds: float) -> bool:
-        assert self._server is not None
-        try:
-            self._server.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
         return kept | {"LC_ALL": "C", "HOME": str(self.folder)}
-
-    def _owned_folder(self, folder: Path) -> None:
-        folder.mkdir(mode=0o755, exist_ok=True)
-        folder.chmod(0o755)
-        if self._uid:
-            os.chown(folder, self._uid, self._gid)
-
-    def _last_words(self) -> str:
-        lines = (self.folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
 
 
 def find_postgres(*, major: int) -> Path:
@@ -229,21 +198,67 @@ def _of_wheel() -> list[str]:
     return [] if found is None or found.origin is None else [str(Path(found.origin).parent / "pginstall" / "bin")]
 
 
-def remove_abandoned() -> None:
+def launch(arguments: list[str], folder: Path, environment: dict[str, str], *, uid: int, gid: int, at_end: signal.Signals) -> subprocess.Popen[bytes]:
+    """Start a server as somebody other than root, which gets the signal `at_end` when this process is killed; it writes to `log` in its folder."""
+    launcher = [sys.executable, "-I", "-S", "-c", BECOME_SERVER, str(uid), str(gid), str(os.getpid()), str(int(at_end))]
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(launcher + arguments, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def end(server: subprocess.Popen[bytes] | None, sent: signal.Signals) -> None:
+    """Send a server this signal and wait until it is gone; one that does not go is killed."""
+    if server is None or server.poll() is not None:
+        return
+    server.send_signal(sent)
+    try:
+        server.wait(STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def ended_within(server: subprocess.Popen[bytes] | None, seconds: float) -> bool:
+    """Whether the server ends by itself within so many seconds."""
+    assert server is not None
+    try:
+        server.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def own_folder(folder: Path, *, uid: int, gid: int) -> None:
+    """Make a folder that belongs to the user of a server."""
+    folder.mkdir(mode=0o755, exist_ok=True)
+    folder.chmod(0o755)
+    if uid:
+        os.chown(folder, uid, gid)
+
+
+def last_words(folder: Path) -> str:
+    """Return the last line that a server wrote."""
+    lines = (folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def remove_abandoned(prefix: str = FOLDER_PREFIX, lock_file: str = "cluster/postmaster.pid") -> None:
     """Remove the folders of servers whose starter was killed; the kernel ended the servers themselves."""
-    for folder in fast_folder().glob(f"{FOLDER_PREFIX}*"):
-        starter = folder.name.removeprefix(FOLDER_PREFIX).split("-")[0]
-        lock = folder / "cluster" / "postmaster.pid"
+    for folder in fast_folder().glob(f"{prefix}*"):
+        starter = folder.name.removeprefix(prefix).split("-")[0]
+        lock = folder / lock_file
         server = lock.read_text().split("\n")[0] if lock.exists() else ""
         if not any(pid.isdigit() and is_alive(int(pid)) for pid in (starter, server)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this number runs."""
+    """Whether a process of this number runs; one that has ended and that nobody has asked about yet does not."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        status = Path(f"/proc/{pid}/stat")
+        if status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z":
+            return False
+    except (ProcessLookupError, FileNotFoundError):
         return False
     except PermissionError:
         return True
@@ -258,14 +273,14 @@ def end_with_parent(parent: int | None = None) -> None:
         os._exit(1)  # it was gone before it could be asked
 
 
-def unprivileged_user() -> tuple[int, int]:
+def unprivileged_user(*names: str) -> tuple[int, int]:
     """Return uid and gid to run a server as: 0, 0 means as ourselves, who are not root."""
     if os.geteuid() != 0:
         return 0, 0
-    for name in ("postgres", "nobody"):
+    for name in (*names, "nobody"):
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
             continue
         return entry.pw_uid, entry.pw_gid
-    raise Unavailable("the server refuses to run as root, and there is neither a user postgres nor nobody")
+    raise Unavailable(f"the server refuses to run as root, and there is no user {' or '.join(names)} or nobody")

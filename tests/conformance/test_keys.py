@@ -40,7 +40,7 @@ def keyed(request, database):
 
 def make_table(database, columns, names, rows):
     q = in_columns(database.driver, "t")
-    suffix = " WITHOUT ROWID" if database.driver.name == "sqlite" else ""
+    suffix = {"sqlite": " WITHOUT ROWID", "mysql": " COLLATE utf8mb4_bin"}.get(database.driver.name, "")
     with database.transaction() as tx:
         tx.run_verbatim(q(f"CREATE TABLE {{table}} ({columns}, v integer, PRIMARY KEY ({', '.join(names)})){suffix}"))
         marks = ", ".join(database.driver.placeholders(len(names)))

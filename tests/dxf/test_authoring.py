@@ -25,7 +25,7 @@ ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_program_of_the_page_encrypts_every_row(database_url, database, tmp_path):
     """Each row once, with the batch size that was modified on the way; submitted again it is refused."""
     with database.transaction() as tx:
-        table = "customer" if database.driver.name == "sqlite" else "public.customer"
+        table = "public.customer" if database.driver.name == "postgres" else "customer"
         tx.run_verbatim(f"DROP TABLE IF EXISTS {table}")
         tx.run_verbatim(f"CREATE TABLE {table} (id integer PRIMARY KEY, secret text)")
         count = f"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < {CUSTOMERS})"

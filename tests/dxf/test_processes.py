@@ -146,7 +146,7 @@ class Proxy(threading.Thread):
         self.folder = folder
         self.server_socket = server_socket
         self.listening = socket.socket(socket.AF_UNIX)
-        self.listening.bind(str(folder / ".s.PGSQL.5432"))
+        self.listening.bind(str(folder / Path(server_socket).name))
         self.listening.listen(50)
         self.whole = threading.Event()
         self.whole.set()
@@ -199,17 +199,19 @@ def proxied(proxy):
         proxy.join()
 
 
-ON_POSTGRES = pytest.mark.parametrize("database_url", ["postgres15", "postgres18"], indirect=True)
+ON_SERVERS = pytest.mark.parametrize("database_url", ["postgres15", "postgres18", "mariadb"], indirect=True)
 
 
-@ON_POSTGRES
+@ON_SERVERS
 def test_a_node_behind_a_lost_network_is_replaced(database, database_url, rows, tmp_path):
     """Nothing passes for longer than a dead node has: its work is done elsewhere, and when all of it arrives at last it changes nothing."""
     dxf = Dxf(database)
-    address = database_url.partition("host=")[2]
-    proxy = Proxy(tmp_path, f"{address}/.s.PGSQL.5432")
+    address = database_url.rpartition("=")[2]
+    of_server = address if database_url.startswith("mariadb") else f"{address}/.s.PGSQL.5432"
+    proxy = Proxy(tmp_path, of_server)
     proxy.start()
-    with proxied(proxy), Worker(database_url.replace(address, str(tmp_path)), tmp_path) as lost, Worker(database_url, tmp_path):
+    behind = database_url.replace(address, str(tmp_path / Path(of_server).name if of_server == address else tmp_path))
+    with proxied(proxy), Worker(behind, tmp_path) as lost, Worker(database_url, tmp_path):
         task = submit(rows, dxf)
         until(lambda: works(dxf, task, lost), "work behind the proxy")
 

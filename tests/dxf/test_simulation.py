@@ -17,7 +17,7 @@ from tideshift.store import events
 from tideshift.store import points as store_points
 
 SEEDS = int(os.environ.get("TIDESHIFT_SIMULATIONS", "8"))
-CASES = [("sqlite", n) for n in range(SEEDS)] + [("postgres15", n) for n in range(max(1, SEEDS // 40))] + [("postgres18", 0)]
+CASES = [("sqlite", n) for n in range(SEEDS)] + [("postgres15", n) for n in range(max(1, SEEDS // 40))] + [("postgres18", 0), ("mariadb", 0)]
 EVENTS_MAX = 50
 MEMBERS_MAX = 7
 

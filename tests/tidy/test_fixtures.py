@@ -21,9 +21,12 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_database_per_test_answers_and_is_empty(database_url):
     """The URL of each database opens, and holds no table yet."""
-    module = sqlite_module() if database_url.startswith("sqlite") else None
-    engine = create_engine(database_url, **({"module": module} if module else {}))
-    tables = "sqlite_master" if module else "pg_tables WHERE schemaname = 'public'"
+    kind = database_url.partition(":")[0].partition("+")[0]
+    engine = create_engine(database_url, **({"module": sqlite_module()} if kind == "sqlite" else {}))
+    tables = {
+        "sqlite": "sqlite_master", "postgresql": "pg_tables WHERE schemaname = 'public'",
+        "mariadb": "information_schema.tables WHERE table_schema IN (database(), 'tideshift')",
+    }[kind]  # fmt: skip
 
     with engine.connect() as connection:
         count = connection.execute(text(f"SELECT count(*) FROM {tables}")).scalar_one()

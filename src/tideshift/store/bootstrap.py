@@ -165,6 +165,8 @@ def create_missing(tx: Transaction, tables: Iterable[Table]) -> list[str]:
     missing = [table for table in tables if table.name not in existing]
     for table in missing:
         tx.execute(CreateTable(table))
+        if not tx.driver.capabilities.transactional_ddl:
+            continue  # a statement commits by itself there, so the table came with its indexes, all of it or nothing
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             tx.execute(_create_index(tx, index))
     return [table.name for table in missing]

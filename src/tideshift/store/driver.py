@@ -36,6 +36,7 @@ class DriverCapabilities:
 
     concurrent_writers: bool
     transactional_ddl: bool
+    """Whether DDL is taken back with its transaction. Where not, each statement commits by itself, and CREATE TABLE makes a table's indexes too."""
     ends_sessions: bool
     """Whether a session of another process can be ended and seen gone."""
     session_is_process: bool = False

@@ -34,7 +34,7 @@ def find_pool() -> str:
 def pool(server: PostgresServer, mode: str) -> Iterator[Path]:
     """Run PgBouncer before a server; give the folder of its socket."""
     program = find_pool()
-    uid, gid = unprivileged_user()
+    uid, gid = unprivileged_user("postgres")
     folder = Path(tempfile.mkdtemp(prefix="tideshift-pool-", dir=fast_folder()))
     configuration = folder / "pgbouncer.ini"
     configuration.write_text(

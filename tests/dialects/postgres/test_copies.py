@@ -110,7 +110,7 @@ def standby_of(server: PostgresServer) -> Iterator[PostgresServer]:
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         with (cluster / "postgresql.conf").open("a", encoding="utf-8") as settings:
             settings.write(f"unix_socket_directories = '{standby.folder / 'socket'}'\nhot_standby = on\n")
-        uid, gid = unprivileged_user()
+        uid, gid = unprivileged_user("postgres")
         for path in (cluster, *cluster.rglob("*")):
             os.chown(path, uid, gid, follow_symlinks=False) if uid else None
         standby.start()
