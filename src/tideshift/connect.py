@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from tideshift import __version__
 from tideshift.clock import Clock
 from tideshift.config import NORMAL, SLOTS, Profile
-from tideshift.errors import CannotReach, InvalidParameter
+from tideshift.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,10 +139,11 @@ def _driver(url: str) -> tuple[Driver, Callable[[], Dialect]]:
         postgres = PostgresDriver(url)
         return postgres, lambda: PostgresDialect(postgres)
     if scheme.partition("+")[0] in ("mysql", "mariadb"):
-        raise CannotReach(
-            f"schema changes on {scheme.partition('+')[0]} are not there yet: this version changes SQLite and PostgreSQL databases",
-            hint="Follow the changelog.",
-        )
+        from tideshift.dialects.mysql.dialect import MysqlDialect
+        from tideshift.dialects.mysql.driver import MysqlDriver
+
+        mysql = MysqlDriver(url)
+        return mysql, lambda: MysqlDialect(mysql)
     raise InvalidParameter(f"the URL scheme {scheme!r} is not known", hint="Write a path, or sqlite:///path.")
 
 

@@ -263,14 +263,15 @@ class CreateIndex:
 
 @dataclass(frozen=True, kw_only=True)
 class DropIndex:
-    """DROP INDEX name."""
+    """DROP INDEX name [ON table]; the table is named where an index has a name only within it."""
 
     kind: ClassVar[str] = "drop index"
     index: TableName
+    table: TableName | None = None
 
     def as_record(self) -> dict[str, Any]:
         """Give the stored form."""
-        return {"change": "DropIndex", "index": asdict(self.index)}
+        return {"change": "DropIndex", "index": asdict(self.index), **({} if self.table is None else {"table": asdict(self.table)})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,7 +325,7 @@ def change_from_record(record: dict[str, Any]) -> Change:
         case "CreateIndex":
             return CreateIndex(table=TableName(**record["table"]), name=record["name"], text=record["text"])
         case "DropIndex":
-            return DropIndex(index=TableName(**record["index"]))
+            return DropIndex(index=TableName(**record["index"]), table=TableName(**record["table"]) if "table" in record else None)
         case "Reindex":
             return Reindex(name=TableName(**record["name"]), target=record.get("target"))
         case "AlterObject":

@@ -57,7 +57,7 @@ class Ddl:
         `BadStatement`, `NotFound`, or `PlanRefused` with every reason.
         """
         change = read_change(statement, self.dialect.grammar)
-        with self.database.transaction(write=False) as tx, located(statement):
+        with self.database.transaction(write=False) as tx, located(statement, self.dialect.grammar):
             return propose(tx, self.dialect, change, strategy=_strategy(strategy), column_order_may_change=allow_column_order_change)
 
     def submit(

@@ -32,7 +32,7 @@ from tideshift.store.database import Database, Session, Transaction
 from tideshift.store.keys import Bound, KeyOrder, KeyRange
 
 __all__ = [
-    "SHADOW_INDEX", "AppliedBatch", "ArtifactName", "Blocker", "BuildGroup", "Capabilities", "Catalog", "ChunkResult", "Claim", "Comparison",
+    "SHADOW_INDEX", "AppliedBatch", "ArtifactName", "Blocker", "BuildGroup", "Capabilities", "Catalog", "ChunkResult", "Claim", "Committing", "Comparison",
     "DiskRoom", "DoctorFinding", "Dialect", "Durability", "InPlace", "InTheWay", "Load", "LockHolder", "Native", "NativeStep", "Remains", "Reorg", "Reshaping", "RowWork",
     "Shadow", "SqlStep", "StepKind", "Strategy", "Weight",
 ]  # fmt: skip
@@ -279,6 +279,22 @@ class Native(Protocol):
         ...
 
 
+class Committing(Protocol):
+    """Changes by statements that commit by themselves whatever transaction they stand in, run by the owner in attempts."""
+
+    def attempt(self, session: Session, reorg: Reorg, step: int, *, tries: int) -> None:
+        """Run the statement of a short step once, unless it has got through already; its locks are waited for only for moments.
+
+        `tries` is how often the step failed so far. Raises `LockTimeout` naming who is in the way, `SchemaChanged` when
+        something is no longer as it was planned for, or `ValueRefused`.
+        """
+        ...
+
+    def has_happened(self, session: Session, reorg: Reorg, step: int) -> bool:
+        """Whether the statement of a step got through, as the catalogue tells; asked when no session can run it any more."""
+        ...
+
+
 class Dialect(Protocol):
     """One kind of database, as the DDL engine needs it."""
 
@@ -300,6 +316,11 @@ class Dialect(Protocol):
     @property
     def native(self) -> Native:
         """Changes by its own statements."""
+        ...
+
+    @property
+    def committing(self) -> Committing | None:
+        """The short steps of changes where DDL commits by itself; None where it is part of its transaction."""
         ...
 
     @property

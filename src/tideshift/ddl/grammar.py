@@ -30,6 +30,10 @@ class Grammar:
     """What else ALTER takes besides TABLE: INDEX for example, and the first words behind the name."""
     says_concurrently: bool = False
     """Whether REINDEX takes the word CONCURRENTLY, which changes nothing."""
+    name_quote: str = '"'
+    """What stands around a name that is written for it."""
+    names_index_by_table: bool = False
+    """Whether an index has a name only within its table: DROP INDEX name ON table."""
     names_index_by_method: bool = False
     """Whether CREATE INDEX takes USING, INCLUDE, WITH and the like."""
 

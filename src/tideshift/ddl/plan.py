@@ -57,14 +57,14 @@ def read_change(statement: str | Change, grammar: Grammar = PLAIN) -> Change:
         return parse_statement(statement, grammar)
     if isinstance(statement, AlterTable) and not statement.actions:
         raise BadStatement("an ALTER TABLE has at least one action")
-    text = as_statement(statement)
+    text = as_statement(statement, grammar.name_quote)
     if parse_statement(text, grammar) != statement:
         raise BadStatement(f"a text in {statement!r} is not what it is said to be: as a statement it reads {text!r}")
     return statement
 
 
 @contextmanager
-def located(statement: str | Change) -> Iterator[None]:
+def located(statement: str | Change, grammar: Grammar = PLAIN) -> Iterator[None]:
     """Let an error that names a place in a text of the change point at that place in the statement."""
     try:
         yield
@@ -72,7 +72,7 @@ def located(statement: str | Change) -> Iterator[None]:
         fragment, offset = error.fields.get("fragment"), error.fields.get("offset")
         if fragment is None or offset is None:
             raise
-        text = statement if isinstance(statement, str) else as_statement(statement)
+        text = statement if isinstance(statement, str) else as_statement(statement, grammar.name_quote)
         start = text.find(fragment)
         raise pointing(text if start >= 0 else fragment, max(start, 0) + offset, error.message) from error
 

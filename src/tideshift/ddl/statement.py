@@ -49,7 +49,7 @@ def _create_index(reader: StatementReader) -> CreateIndex:
     if more and reader.accept("USING"):
         reader.name("an access method")
     reader.group()
-    if more:
+    if more or reader.grammar.names_index_by_table:
         reader.until(stops=frozenset({"WHERE"}))
     if reader.accept("WHERE"):
         if reader.ended:
@@ -82,8 +82,14 @@ def _drop_index(reader: StatementReader) -> DropIndex:
     if reader.word() == "IF" and reader.word(1) == "EXISTS":
         reader.not_supported("IF EXISTS")
     index = reader.table("an index name")
+    table = None
+    if reader.grammar.names_index_by_table:
+        reader.take("ON")
+        table = reader.table()
+        if not reader.ended:
+            reader.refuse("the end of the statement is expected here: how it is done, and how long it waits, is chosen")
     _end(reader)
-    return DropIndex(index=index)
+    return DropIndex(index=index, table=table)
 
 
 def _reindex(reader: StatementReader) -> Reindex:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
 from tideshift import errors
 from tideshift.ddl import points, queue, tables
+from tideshift.ddl.changing import Changes
 from tideshift.ddl.dialect import Dialect
 from tideshift.ddl.inspection import TRIES_MAX, Inspector
 from tideshift.ddl.job import PLAN_VERSION, Artifact, Job, Stage, StageKind
@@ -54,6 +54,7 @@ class Worker:
         self.room = RoomKeeper(database, dialect, self.tasks)
         self.inspector = Inspector(database, dialect, self.tasks)
         self.snapshots = SnapshotWatch(database, dialect)
+        self.changes = Changes(database, dialect)
         self._failed_starts: dict[int, int] = {}
         self._short: Mapping[str, Callable[[Job, Stage, Tenure], bool]] = {
             "capture": self._capture,
@@ -196,31 +197,19 @@ class Worker:
         return True
 
     def _change(self, job: Job, stage: Stage, tenure: Tenure) -> bool:
-        """Carry a change, or a short step of it, out in one transaction with the job's move; a replaced table is purged later."""
+        """Carry a change, or a short step of it, out; who is in the way of the last one is ended only where that is wished."""
         last = job.current_plan.stages[job.stage + 1].kind is StageKind.LAST
         if last and job.strategy == Strategy.IN_PLACE_COLUMN and not self.snapshots.is_over(job, tenure):
             return False  # An older transaction that first reads the table after the swap would find nothing in the new column.
-        with ending_blockers(self.database, self.dialect, job, tenure) if last else nullcontext(), self.database.transaction() as tx:
-            if points.BEFORE_CHANGE.on:
-                points.BEFORE_CHANGE.fire(job=job.id)
-            replaced = self.dialect.native.artifacts(job.reorg)
-            made = [*replaced, *([] if stage.step is None else self.dialect.native.made_by(job.reorg, stage.step))]
-            if made:
-                tables.insert_artifacts(tx, job.id, made)
-            self.dialect.native.change(tx, job.reorg, step=stage.step or 0, tries=job.err_count)
-            if replaced:
-                tables.keep_as_old(tx, job.id, drop_after=None)
-            elif last:
-                tables.hand_over_artifacts(tx, job.id)
-            if points.AFTER_CHANGE.on:
-                points.AFTER_CHANGE.fire(job=job.id)
-            hold_to_commit(tx, tenure)
-            tables.move_job(
-                tx, job, "finish" if last else "step", actor=tenure.owner_id, tenure=tenure, stage=job.stage + 1, schema_state=stage.schema_state,
-                revertible=not last, err_count=0, next_try_at=None, error=None,
-            )  # fmt: skip
-        self.snapshots.forget(job.id)
-        return True
+        made = self.changes.make(job, stage, tenure)
+        if made is None:
+            return False
+        if made.error is None:
+            self.snapshots.forget(job.id)
+            return True
+        if isinstance(made.error, _PASSING):
+            return self._count(made.job, tenure, made.error, limit=self.database.profile.error_count_limit)
+        return self._fail(made.job, tenure, made.error.as_record())
 
     def _pause(self, job: Job, tenure: Tenure) -> bool:
         if not self.tasks.all_paused(job):

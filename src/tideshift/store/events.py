@@ -24,6 +24,7 @@ __all__ = [
     "RequestMisused",
     "conclude",
     "history",
+    "latest",
     "open_requests",
     "record",
     "request",
@@ -192,6 +193,12 @@ def history(
     rows = tx.execute(
         select(event).where(_about(job_id, task_id), event.c.id > after_id).order_by(event.c.id).limit(limit)
     )
+    return [_event(row) for row in rows]
+
+
+def latest(tx: Transaction, *, job_id: int, kind: str, limit: int) -> list[Event]:
+    """Return the last events of a kind about a job, newest first."""
+    rows = tx.execute(select(event).where(event.c.job_id == job_id, event.c.kind == kind).order_by(event.c.id.desc()).limit(limit))
     return [_event(row) for row in rows]
 
 

@@ -148,6 +148,12 @@ class MysqlDriver:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
 
+    def limit_lock_wait(self, connection: Connection, seconds: int) -> None:
+        """Wait at most so long for each lock, until the next transaction says otherwise."""
+        with dbapi_of(connection).cursor() as cursor:
+            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}")
+        connection.info.pop(_LOCK_WAIT, None)
+
     def relieve(self, connection: Connection) -> None:
         """Do nothing: the server does its upkeep by itself."""
 

@@ -62,6 +62,7 @@ class PostgresDialect:
         changes_columns_in_place=True,
     )
     grammar = GRAMMAR
+    committing = None
 
     def __init__(self, driver: PostgresDriver) -> None:
         self.catalog = PostgresCatalog()

@@ -34,6 +34,7 @@ class SqliteDialect:
     )
 
     grammar = PLAIN
+    committing = None
 
     def __init__(self, driver: SqliteDriver) -> None:
         self._driver = driver
