@@ -15,6 +15,8 @@ from tideshift.ddl.actions.stages import CHECK_ROWS, INSPECT
 from tideshift.ddl.dialect import Capabilities
 from tideshift.ddl.job import effect_of
 from tideshift.ddl.machine import JOB
+from tideshift.dialects.mysql.dialect import MysqlDialect
+from tideshift.dialects.mysql.driver import MysqlDriver
 from tideshift.dialects.postgres.dialect import PostgresDialect
 from tideshift.dialects.postgres.driver import PostgresDriver
 from tideshift.dialects.sqlite.dialect import SqliteDialect
@@ -106,11 +108,11 @@ def _below(kind: type[errors.TideshiftError]) -> Iterator[type[errors.TideshiftE
 
 def capabilities() -> str:
     """Write what the store and the DDL engine may ask of each database."""
-    store = {"SQLite": SqliteDriver.capabilities, "PostgreSQL 15": PostgresDriver.capabilities}
+    store = {"SQLite": SqliteDriver.capabilities, "PostgreSQL 15": PostgresDriver.capabilities, "MariaDB 10.11": MysqlDriver.capabilities}
     rows: list[tuple[str, ...]] = [
         ("store", f"`{f.name}`", *(_cell(getattr(record, f.name)) for record in store.values())) for f in fields(DriverCapabilities)
     ]
-    ddl = (SqliteDialect.capabilities, PostgresDialect.capabilities)
+    ddl = (SqliteDialect.capabilities, PostgresDialect.capabilities, MysqlDialect.capabilities)
     rows += [("schema changes", f"`{f.name}`", *(_cell(getattr(record, f.name)) for record in ddl)) for f in fields(Capabilities)]
     return _table(("layer", "capability", *store), rows)
 
