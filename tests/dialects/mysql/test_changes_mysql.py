@@ -122,6 +122,7 @@ REFUSED = {
     "DISCARD TABLESPACE": "every row",
     "ORDER BY a": "ORDER BY",
     "DROP COLUMN nothing": "nothing",
+    "MODIFY nothing int": "'nothing' in 't'",
     "ADD COLUMN a int": "Duplicate column name",
     "ADD INDEX ku (a)": "Duplicate key name",
     "ENGINE=NoSuchEngine": "storage engine",

@@ -16,7 +16,7 @@ import pymysql
 
 from tideshift.dialects.mysql.driver import MysqlDriver
 from tideshift.dialects.mysql.meaning import meaning_of, number_of
-from tideshift.dialects.mysql.names import own_name, qualified
+from tideshift.dialects.mysql.names import own_name, parts_of, qualified
 from tideshift.dialects.mysql.shape import Shape
 from tideshift.dialects.mysql.source import Source
 from tideshift.errors import LockTimeout, Retryable
@@ -40,6 +40,7 @@ class Trial:
 
     bare: Any
     quoted: str
+    source: Source
     made: Shape
 
     def run(self, sql: str) -> bool:
@@ -51,7 +52,8 @@ class Trial:
                 return False
             if meaning_of(error, committing=False) in (Failure.RETRYABLE, Failure.LOST):
                 raise Retryable(str(error)) from error
-            raise Refused(str(error.args[1] if len(error.args) > 1 else error)) from error
+            said = str(error.args[1] if len(error.args) > 1 else error)
+            raise Refused(said.replace(parts_of(self.quoted)[-1], self.source.name)) from error
         return True
 
     def shape(self) -> Shape:
@@ -78,7 +80,7 @@ def trial(driver: MysqlDriver, source: Source) -> Iterator[Trial]:
                 raise LockTimeout(f"an empty copy of {source.quoted} could not be made: {error}") from error
             raise Refused(f"an empty copy of the table cannot be made: {error.args[-1]}") from error
         try:
-            made = Trial(bare, quoted, source.shape)
+            made = Trial(bare, quoted, source, source.shape)
             made.made = made.shape()
             yield made
         finally:
