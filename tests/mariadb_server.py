@@ -128,8 +128,7 @@ class MariaServer:
         )
         if made.returncode != 0:
             self.remove()
-            said = [line for line in (made.stdout + made.stderr).splitlines() if "[ERROR]" in line] or (made.stderr or made.stdout).splitlines()[-1:]
-            raise Unavailable(f"{self.installer.name} failed: {' '.join(said)}")
+            raise Unavailable(f"{self.installer.name} failed: {' '.join((made.stdout + made.stderr).split())[-500:]}")
         (self.folder / "init.sql").write_text(
             f"CREATE USER IF NOT EXISTS {USER_NAME}@localhost;\nGRANT ALL ON *.* TO {USER_NAME}@localhost WITH GRANT OPTION;\n", encoding="utf-8"
         )
@@ -165,7 +164,8 @@ class MariaServer:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MYSQL", "MARIADB", "LC_"))}
-        return kept | {"LC_ALL": "C", "HOME": str(self.folder)}
+        # A server that starts clears temporary tables out of its temporary folder, whoever they belong to.
+        return kept | {"LC_ALL": "C", "HOME": str(self.folder), "TMPDIR": str(self.folder)}
 
 
 def find_mariadb() -> tuple[Path, Path]:
